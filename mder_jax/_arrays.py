@@ -1,0 +1,128 @@
+"""What every public function does first: one float dtype, checked shapes, checked values.
+
+The rules, in one place:
+
+* **dtype.** Integers take the float type of the other arguments (or JAX's default float), float16 and bfloat16 are
+  computed in float32, float32 with float64 gives float64. Booleans and complex numbers raise.
+* **shape.** The last axis (or two) of an argument is its event and must match exactly. The axes before it are a batch;
+  one argument may have more of them in front (samples), never an axis of size one that is stretched.
+* **value.** Concrete arrays are checked and the offending value is quoted. Traced ones cannot be.
+"""
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, fields
+from typing import Any, TypeVar, dataclass_transform
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax import Array
+from jax.typing import ArrayLike
+
+T = TypeVar("T")
+Scalar = (int, float)
+
+
+@dataclass_transform(frozen_default=True)
+def pytree(cls: type[T]) -> type[T]:
+    """A frozen dataclass whose fields are the leaves; `__post_init__` runs for users, not when JAX rebuilds it."""
+    cls = dataclass(frozen=True, eq=False)(cls)
+    names = [field.name for field in fields(cls)]  # type: ignore[arg-type]
+
+    def flatten(value: T) -> tuple[tuple[Any, ...], None]:
+        return tuple(getattr(value, name) for name in names), None
+
+    def flatten_with_keys(value: T) -> tuple[tuple[Any, ...], None]:
+        return tuple((jax.tree_util.GetAttrKey(name), getattr(value, name)) for name in names), None
+
+    def unflatten(_: None, leaves: Iterable[Any]) -> T:
+        value = object.__new__(cls)
+        set_fields(value, **dict(zip(names, leaves, strict=True)))
+        return value
+
+    jax.tree_util.register_pytree_with_keys(cls, flatten_with_keys, unflatten, flatten)
+    return cls
+
+
+def set_fields(value: Any, **leaves: Any) -> None:
+    """Set fields of a frozen dataclass."""
+    for name, leaf in leaves.items():
+        object.__setattr__(value, name, leaf)
+
+
+def floats(**arguments: ArrayLike) -> list[Array]:
+    """The arguments as arrays of one float dtype; names are for the error message."""
+    arrays = {name: _array(name, value) for name, value in arguments.items() if not isinstance(value, Scalar)}
+    kinds = {array.dtype for array in arrays.values() if jnp.issubdtype(array.dtype, jnp.floating)}
+    if kinds:
+        dtype = jnp.float64 if jnp.dtype(jnp.float64) in kinds else jnp.float32
+    else:
+        dtype = jnp.result_type(float)
+    return [jnp.asarray(arrays.get(name, value), dtype) for name, value in arguments.items()]
+
+
+def _array(name: str, value: Any) -> Array:
+    array = jnp.asarray(value)
+    if not (jnp.issubdtype(array.dtype, jnp.floating) or jnp.issubdtype(array.dtype, jnp.integer)):
+        raise TypeError(f"{name} must hold real numbers; got dtype {array.dtype}")
+    return array
+
+
+def check_rank(name: str, array: Array, rank: int, event: str) -> None:
+    """Raise unless the array has at least the axes of its event."""
+    if array.ndim < rank:
+        raise ValueError(f"{name} must have shape {event}; got {array.shape}")
+
+
+def check_event(name: str, array: Array, event: tuple[int, ...], of: str) -> None:
+    """Raise unless the last axes are exactly the event, e.g. never (N,) where (N, 1) is meant."""
+    if array.ndim < len(event) or array.shape[array.ndim - len(event) :] != event:
+        expected = ", ".join(["...", *map(str, event)])
+        raise ValueError(f"{name} must have shape ({expected}) to match {of}; got {array.shape}")
+
+
+def check_same(name: str, array: Array, shape: tuple[int, ...], of: str) -> None:
+    """Raise unless the shape is exactly that one."""
+    if array.shape != shape:
+        raise ValueError(f"{name} must have shape {shape}, that of {of}; got {array.shape}")
+
+
+def common_batch(**batches: tuple[int, ...]) -> tuple[int, ...]:
+    """The longest batch shape, of which each other must be the tail: axes are added in front, never stretched."""
+    longest = max(batches.values(), key=len)
+    for name, shape in batches.items():
+        if shape != longest[len(longest) - len(shape) :]:
+            raise ValueError(f"the batch shapes do not agree: {name} has {shape} where another argument has {longest}")
+    return longest
+
+
+def same_rank(array: Array, batch: tuple[int, ...], event_rank: int) -> Array:
+    """Put axes of size one in front so that the array lines up with a batch (a view, no copy)."""
+    missing = len(batch) + event_rank - array.ndim
+    return jnp.reshape(array, (1,) * missing + array.shape)
+
+
+def is_concrete(array: Array) -> bool:
+    """Whether there are values to look at."""
+    return not isinstance(array, jax.core.Tracer)
+
+
+def check_above(name: str, array: Array, bound: float, why: str) -> None:
+    """Raise if a concrete value is at or below the bound; a NaN passes and stays visible in the result."""
+    if is_concrete(array):
+        values = np.asarray(array)
+        bad = values <= bound
+        if bad.any():
+            raise ValueError(f"{name} must be greater than {bound:g} ({why}); got {values[bad].flat[0]:g}")
+
+
+def check_index(index: Sequence[int], n: int, *, empty: bool = False) -> tuple[int, ...]:
+    """Target numbers as a tuple in 0 .. n-1, negative ones counted from the end, without repeats."""
+    chosen = tuple(int(i) for i in index)
+    outside = [i for i in chosen if not -n <= i < n]
+    if outside:
+        raise ValueError(f"targets are numbered 0 to {n - 1}; got {outside[0]}")
+    chosen = tuple(i % n for i in chosen)
+    if len(set(chosen)) < len(chosen) or (not chosen and not empty):
+        raise ValueError(f"name at least one target and each once; got {tuple(index)}")
+    return chosen

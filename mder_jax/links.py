@@ -1,0 +1,183 @@
+r"""From a network's raw output vector to a distribution, and back. The only place that knows the packing.
+
+Packing of the paper (Sec. 4): first the n entries of μ₀, then the rows of L with the exponential on its diagonal,
+ν last: n(n+3)/2 + 1 outputs in all.
+"""
+
+import math
+from collections.abc import Callable
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax import Array
+from jax.typing import ArrayLike
+
+from mder_jax import linalg
+from mder_jax._arrays import check_above, floats
+from mder_jax.nig import NIG
+from mder_jax.niw import NIW, couple
+from mder_jax.student_t import StudentT
+
+# ln L_jj is held within ±30 (1e-13 to 1e13): a likelihood without bound, as of data on a line, drives L_jj to 0,
+# and in float32 ‖L⁻¹d‖² would overflow long before exp(p) underflows.
+LOG_DIAGONAL_BOUND = 30.0
+
+
+def num_outputs(n: int) -> int:
+    """n(n+3)/2 + 1, the width of the raw vector that `niw_link` takes for n targets.
+
+    Example:
+      >>> num_outputs(2)
+      6
+    """
+    if n < 1:
+        raise ValueError(f"n counts targets and must be at least 1; got {n}")
+    return n + linalg.tril_size(n) + 1
+
+
+def niw_link(
+    raw: ArrayLike, n: int, r: ArrayLike = 1.0, nu_min: float | None = None, nu_max: float | None = None
+) -> NIW:
+    r"""A coupled NIW from raw outputs (..., n(n+3)/2 + 1), Sec. 4 of the paper.
+
+    .. math:: ν = \tfrac{ν_\max + ν_\min}2 + \tfrac{ν_\max - ν_\min}2 \tanh p, \qquad κ = ν / r
+
+    With the default bounds and n = 2 that is the paper's gate ν = 8 + 5 tanh p₆.
+
+    Args:
+      raw: raw outputs, (..., n(n+3)/2 + 1).
+      n: number of targets.
+      r: coupling ν = r κ, a scalar or (...).
+      nu_min: lower bound of ν, default n + 1, below which the moments do not exist; the result is strictly above it.
+      nu_max: upper bound of ν, default n + 11; ``math.inf`` for a gate without one, ν = ν_min + softplus(p).
+
+    Example:
+      >>> print(niw_link(jnp.zeros(6), n=2).nu)
+      8.0
+    """
+    (raw,) = floats(raw=raw)
+    if raw.shape[-1:] != (num_outputs(n),):
+        raise ValueError(f"n = {n} targets need {num_outputs(n)} raw outputs; got shape {raw.shape}")
+    low, high = _nu_bounds(n, nu_min, nu_max)
+    return couple(raw[..., :n], _tril_with_exp(raw[..., n:-1], n), _gate(raw[..., -1], low, high), r)
+
+
+def inverse_niw_link(niw: NIW, nu_min: float | None = None, nu_max: float | None = None) -> Array:
+    """The raw outputs that `niw_link` with the same bounds turns into this NIW (its κ is not in them).
+
+    Example:
+      >>> raw = jnp.array([0.1, 0.2, 0.3, 0.4, 0.5, 0.6])
+      >>> print(inverse_niw_link(niw_link(raw, n=2)).round(3))
+      [0.1 0.2 0.3 0.4 0.5 0.6]
+    """
+    low, high = _nu_bounds(niw.n, nu_min, nu_max)
+    check_above("nu", niw.nu, low, "nu_min of the gate")
+    check_above("-nu", -niw.nu, -high, "nu_max of the gate")
+    return jnp.concatenate([niw.mu, _tril_with_log(niw.L), _inverse_gate(niw.nu, low, high)[..., None]], axis=-1)
+
+
+def _nu_bounds(n: int, nu_min: float | None, nu_max: float | None) -> tuple[float, float]:
+    low = n + 1.0 if nu_min is None else float(nu_min)
+    high = max(n + 11.0, low + 10.0) if nu_max is None else float(nu_max)
+    if not n - 1 <= low < high:
+        raise ValueError(f"the bounds of nu must satisfy n - 1 <= nu_min < nu_max; got n = {n}, {low:g}, {high:g}")
+    return low, high
+
+
+def _gate(p: Array, low: float, high: float) -> Array:
+    middle, half = (high + low) / 2, (high - low) / 2
+    value = low + jax.nn.softplus(p) if math.isinf(high) else middle + half * jnp.tanh(p)
+    # Rounding may land on the bound itself, where the moments are infinite.
+    return jnp.maximum(value, np.nextafter(p.dtype.type(low), p.dtype.type(np.inf)))
+
+
+def _inverse_gate(nu: Array, low: float, high: float) -> Array:
+    if math.isinf(high):
+        return inverse_softplus(nu - low)
+    return jnp.arctanh((nu - (high + low) / 2) / ((high - low) / 2))
+
+
+def inverse_softplus(x: Array) -> Array:
+    """ln(eˣ − 1) without overflow: x + ln(1 − e⁻ˣ)."""
+    return x + jnp.log(-jnp.expm1(-x))
+
+
+def _on_diagonal(function: Callable[[Array], Array], matrix: Array) -> Array:
+    n = matrix.shape[-1]
+    eye = jnp.eye(n, dtype=bool).reshape((1,) * (matrix.ndim - 2) + (n, n))
+    return jnp.where(eye, function(jnp.where(eye, matrix, 1.0)), matrix)
+
+
+def _tril_with_exp(entries: Array, n: int) -> Array:
+    def bounded_exp(p: Array) -> Array:
+        return jnp.exp(jnp.clip(p, -LOG_DIAGONAL_BOUND, LOG_DIAGONAL_BOUND))
+
+    return _on_diagonal(bounded_exp, linalg.unpack_tril(entries, n))
+
+
+def _tril_with_log(L: Array) -> Array:
+    return linalg.pack_tril(_on_diagonal(jnp.log, L))
+
+
+def nig_link(raw: ArrayLike, n: int | None = None, floor: float = 1e-6) -> NIG:
+    """Amini's link: μ₀ = p₁, κ = softplus p₂, α = 1 + softplus p₃, β = softplus p₄, κ and β at least `floor`.
+
+    Args:
+      raw: (..., 4) for one target; with n given (..., 4 n), the n values of μ₀ first, then of κ, α and β.
+      n: number of independent targets; fields then have shape (..., n). None: fields have shape (...).
+      floor: smallest κ and β.
+
+    Example:
+      >>> print(f"{nig_link(jnp.zeros(4)).alpha:.4f}")
+      1.6931
+    """
+    (raw,) = floats(raw=raw)
+    width = 4 * (1 if n is None else n)
+    if raw.shape[-1:] != (width,):
+        raise ValueError(
+            f"{'one target needs' if n is None else f'n = {n} targets need'} {width} raw outputs; got shape {raw.shape}"
+        )
+    mu, kappa, alpha, beta = jnp.split(raw, 4, axis=-1) if n else [raw[..., i] for i in range(4)]
+    tiny = jnp.finfo(raw.dtype).eps
+    kappa, beta = (jnp.maximum(jax.nn.softplus(p), floor) for p in (kappa, beta))
+    return NIG(mu, kappa, 1 + jnp.maximum(jax.nn.softplus(alpha), tiny), beta)
+
+
+def inverse_nig_link(nig: NIG, n: int | None = None) -> Array:
+    """The raw outputs that `nig_link` with the same n turns into this NIG, for α > 1."""
+    check_above("alpha", nig.alpha, 1, "the link's range")
+    parts = [nig.mu, inverse_softplus(nig.kappa), inverse_softplus(nig.alpha - 1), inverse_softplus(nig.beta)]
+    return jnp.concatenate(parts, axis=-1) if n else jnp.stack(parts, axis=-1)
+
+
+def gaussian_link(raw: ArrayLike, n: int, full: bool = True) -> StudentT:
+    """A Gaussian (the `StudentT` with df = ∞) from raw outputs: n of the mean, then the rows of the Cholesky factor.
+
+    Args:
+      raw: (..., n(n+3)/2), or (..., 2 n) without correlations.
+      n: number of targets.
+      full: False for a diagonal factor, the exponentials of the last n outputs.
+
+    Example:
+      >>> print(gaussian_link(jnp.zeros(5), n=2).scale_tril)
+      [[1. 0.]
+       [0. 1.]]
+    """
+    (raw,) = floats(raw=raw)
+    width = num_outputs(n) - 1 if full else 2 * n
+    if raw.shape[-1:] != (width,):
+        raise ValueError(f"n = {n} targets need {width} raw outputs; got shape {raw.shape}")
+    if full:
+        tril = _tril_with_exp(raw[..., n:], n)
+    else:
+        scale = jnp.exp(jnp.clip(raw[..., n:], -LOG_DIAGONAL_BOUND, LOG_DIAGONAL_BOUND))
+        tril = scale[..., :, None] * jnp.eye(n, dtype=raw.dtype).reshape((1,) * (raw.ndim - 1) + (n, n))
+    return StudentT(jnp.asarray(jnp.inf, raw.dtype), raw[..., :n], tril)
+
+
+def inverse_gaussian_link(gaussian: StudentT, full: bool = True) -> Array:
+    """The raw outputs that `gaussian_link` with the same `full` turns into this Gaussian."""
+    L = gaussian.scale_tril
+    tail = _tril_with_log(L) if full else jnp.log(linalg.diagonal(L))
+    return jnp.concatenate([gaussian.loc, tail], axis=-1)

@@ -1,0 +1,109 @@
+r"""The Normal-Inverse-Gamma prior: the NIW for one target, in its own letters.
+
+.. math:: σ² \sim Γ^{-1}(α, β), \qquad μ | σ² \sim \mathcal N(μ_0, σ²/κ), \qquad ν = 2α, \quad ν σ_0² = 2β
+
+Amini et al. (2020) write (γ, ν, α, β) for our (μ₀, κ, α, β): **their ν is κ here.**
+"""
+
+from typing import Literal
+
+import jax.numpy as jnp
+from jax import Array
+from jax.typing import ArrayLike
+
+from mder_jax import special
+from mder_jax._arrays import check_above, check_same, floats, pytree, set_fields
+from mder_jax.niw import NIW
+from mder_jax.student_t import log_t_density
+
+
+@pytree
+class NIG:
+    """Normal-Inverse-Gamma distribution of (μ, σ²); all four arrays have one shape, and every element is its own NIG.
+
+    Args:
+      mu: location μ₀, (...).
+      kappa: virtual observations of the mean, κ > 0 (Amini's ν).
+      alpha: half the virtual observations of the variance, α > 0; moments need α > 1.
+      beta: α times the variance they had, β > 0.
+
+    Example:
+      >>> print(aleatoric(NIG(mu=0.0, kappa=2.0, alpha=3.0, beta=4.0)))
+      2.0
+    """
+
+    mu: Array
+    kappa: Array
+    alpha: Array
+    beta: Array
+
+    def __post_init__(self) -> None:
+        mu, kappa, alpha, beta = floats(mu=self.mu, kappa=self.kappa, alpha=self.alpha, beta=self.beta)
+        for name, array in (("kappa", kappa), ("alpha", alpha), ("beta", beta)):
+            if array.ndim:
+                check_same(name, array, mu.shape, "mu")
+            check_above(name, array, 0, "a parameter of the NIG")
+        kappa, alpha, beta = (jnp.broadcast_to(array, mu.shape) for array in (kappa, alpha, beta))
+        set_fields(self, mu=mu, kappa=kappa, alpha=alpha, beta=beta)
+
+
+def to_niw(nig: NIG) -> NIW:
+    """The same distribution as a NIW with n = 1, batch shape (...): ν = 2α, L² = β/α."""
+    return NIW(nig.mu[..., None], jnp.sqrt(nig.beta / nig.alpha)[..., None, None], nig.kappa, 2 * nig.alpha)
+
+
+def from_niw(niw: NIW) -> NIG:
+    """The same distribution as a NIG, for a NIW with n = 1: α = ν/2, β = ν L²/2."""
+    if niw.n != 1:
+        raise ValueError(f"a NIG describes one target; this NIW has {niw.n} (take niw.marginal of one of them)")
+    return NIG(niw.mu[..., 0], niw.kappa, niw.nu / 2, niw.nu / 2 * niw.L[..., 0, 0] ** 2)
+
+
+def log_evidence(nig: NIG, y: ArrayLike) -> Array:
+    r"""ln St_{2α}(y | μ₀, β(1+κ)/(κα)) with all constants, elementwise: y has the shape of the NIG.
+
+    .. math:: \lnΓ(α + \tfrac12) - \lnΓ(α) - \tfrac12 \ln\left(2πβ \tfrac{1+κ}κ\right)
+              - (α + \tfrac12) \ln\left(1 + \tfrac{κ (y-μ_0)²}{2β(1+κ)}\right)
+
+    Example:
+      >>> print(f"{log_evidence(NIG(mu=0.0, kappa=1.0, alpha=2.0, beta=1.0), 0.5):.4f}")
+      -1.1324
+    """
+    y, _ = floats(y=y, mu=nig.mu)
+    check_same("y", y, nig.mu.shape, "the NIG")
+    df, spread = 2 * nig.alpha, nig.beta / nig.alpha * (1 + 1 / nig.kappa)
+    return log_t_density((y - nig.mu) ** 2, df, 1, special.half_step(df), spread)
+
+
+def aleatoric(nig: NIG, definition: Literal["amini2020", "meinert2023"] = "amini2020") -> Array:
+    """The noise in y: "amini2020" E[σ²] = β/(α−1), unit y² (eq:uncs; ∞ for α ≤ 1); "meinert2023" the width
+    √(β(1+κ)/(ακ)) of the predictive t, unit y."""
+    if definition == "meinert2023":
+        return jnp.sqrt(nig.beta / nig.alpha * (1 + 1 / nig.kappa))
+    _check_definition(definition, "amini2020", "meinert2023")
+    return jnp.where(nig.alpha > 1, nig.beta / (nig.alpha - 1), jnp.inf)
+
+
+def epistemic(nig: NIG, definition: Literal["amini2020", "meinert2023"] = "amini2020") -> Array:
+    """What is not known of the mean: "amini2020" var[μ] = E[σ²]/κ, unit y² (eq:uncs); "meinert2023" 1/√κ, no unit."""
+    if definition == "meinert2023":
+        return 1 / jnp.sqrt(nig.kappa)
+    return aleatoric(nig, definition) / nig.kappa
+
+
+def total_evidence(nig: NIG, definition: Literal["amini2020", "meinert2021"] = "meinert2021") -> Array:
+    """Virtual observations in all: "meinert2021" Φ' = κ + 2α; "amini2020" Φ = 2κ + α.
+
+    Example:
+      >>> print(total_evidence(NIG(mu=0.0, kappa=1.0, alpha=2.0, beta=1.0)))
+      5.0
+    """
+    if definition == "amini2020":
+        return 2 * nig.kappa + nig.alpha
+    _check_definition(definition, "amini2020", "meinert2021")
+    return nig.kappa + 2 * nig.alpha
+
+
+def _check_definition(definition: str, *known: str) -> None:
+    if definition not in known:
+        raise ValueError(f"definition must be one of {known}; got {definition!r}")

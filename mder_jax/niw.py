@@ -1,0 +1,360 @@
+r"""The Normal-Inverse-Wishart prior and its closed forms.
+
+.. math:: Σ \sim \mathcal W^{-1}(Ψ, ν), \qquad μ | Σ \sim \mathcal N(μ_0, Σ/κ), \qquad Ψ = ν Σ_0, \quad Σ_0 = L L^\top
+"""
+
+import math
+from collections.abc import Sequence
+from typing import Literal, NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax import Array
+from jax.scipy.special import gammaln
+from jax.typing import ArrayLike
+
+from mder_jax import linalg, special
+from mder_jax._arrays import (
+    check_above,
+    check_event,
+    check_index,
+    check_rank,
+    check_same,
+    common_batch,
+    floats,
+    is_concrete,
+    pytree,
+    same_rank,
+    set_fields,
+)
+from mder_jax.student_t import StudentT, log_t_density, moment_or_undefined
+
+Definition = Literal["amini2020", "meinert2021", "meinert2023"]
+
+
+@pytree
+class NIW:
+    """Normal-Inverse-Wishart distribution of (μ, Σ), eq:niw; a pytree of four arrays.
+
+    Args:
+      mu: location μ₀, (..., n).
+      L: lower-triangular factor of Σ₀ = L Lᵀ, (..., n, n), positive diagonal. Ψ = ν Σ₀.
+      kappa: virtual observations of the mean, κ > 0, (...); a scalar serves the whole batch.
+      nu: virtual observations of the covariance, ν > n − 1, (...) or scalar; moments need ν > n + 1.
+
+    Example:
+      >>> niw = NIW(mu=jnp.zeros(2), L=jnp.eye(2), kappa=4.0, nu=8.0)
+      >>> print(predictive(niw).df)
+      7.0
+    """
+
+    mu: Array
+    L: Array
+    kappa: Array
+    nu: Array
+
+    def __post_init__(self) -> None:
+        mu, L, kappa, nu = floats(mu=self.mu, L=self.L, kappa=self.kappa, nu=self.nu)
+        check_rank("mu", mu, 1, "(..., n)")
+        n = mu.shape[-1]
+        check_same("L", L, (*mu.shape, n), f"mu {mu.shape} with one more axis")
+        for name, array in (("kappa", kappa), ("nu", nu)):
+            if array.ndim:
+                check_same(name, array, mu.shape[:-1], f"the batch of mu {mu.shape}")
+        check_above("nu", nu, n - 1, f"n - 1 for n = {n} targets")
+        check_above("kappa", kappa, 0, "virtual observations of the mean")
+        check_above("the diagonal of L", linalg.diagonal(L), 0, "a Cholesky factor")
+        batch = mu.shape[:-1]
+        set_fields(self, mu=mu, L=L, kappa=jnp.broadcast_to(kappa, batch), nu=jnp.broadcast_to(nu, batch))
+
+    @property
+    def n(self) -> int:
+        """Number of targets."""
+        return self.mu.shape[-1]
+
+    @property
+    def batch_shape(self) -> tuple[int, ...]:
+        """All axes but the target's."""
+        return self.mu.shape[:-1]
+
+
+class Draw(NamedTuple):
+    """One draw from a NIW: `mu` (..., n) and `sigma`, the covariance Σ, (..., n, n)."""
+
+    mu: Array
+    sigma: Array
+
+
+def couple(mu: ArrayLike, L: ArrayLike, nu: ArrayLike, r: ArrayLike = 1.0) -> NIW:
+    """The NIW with κ = ν / r, eq:kappanucoupling: r virtual observations of Σ for each one of μ.
+
+    Example:
+      >>> print(couple(jnp.zeros(2), jnp.eye(2), nu=8.0, r=2.0).kappa)
+      4.0
+    """
+    nu, r, mu = floats(nu=nu, r=r, mu=mu)
+    check_above("r", r, 0, "the coupling nu = r kappa")
+    return NIW(mu, jnp.asarray(L), nu / r, nu)
+
+
+def degrees_of_freedom(niw: NIW) -> Array:
+    """ν − n + 1, of the predictive t, (...)."""
+    return niw.nu - (niw.n - 1)
+
+
+def _spread(niw: NIW) -> Array:
+    """(1 + 1/κ) ν/(ν − n + 1), the factor on Σ₀ in the scale matrix of the predictive t, (...)."""
+    return (1 + 1 / niw.kappa) * (1 + (niw.n - 1) / degrees_of_freedom(niw))
+
+
+def predictive(niw: NIW) -> StudentT:
+    r"""The distribution of one new y, eq:modev: :math:`t_{ν-n+1}(μ_0, \frac{1}{ν-n+1} \frac{1+κ}{κ} Ψ)`."""
+    return StudentT(degrees_of_freedom(niw), niw.mu, jnp.sqrt(_spread(niw))[..., None, None] * niw.L)
+
+
+def log_evidence(niw: NIW, y: ArrayLike, form: Literal["stable", "slogdet"] = "stable", missing: bool = False) -> Array:
+    r"""ln p(y | m), the log density of the predictive t with all constants, (..., n) -> (...): minus eq:nll.
+
+    ``form="stable"`` uses eq:sylvester, :math:`|Ψ + c\,dd^\top| = |Ψ|(1 + c\,d^\top Ψ^{-1} d)`, and a gamma ratio
+    without cancellation: with :math:`d = y - μ_0` and :math:`q = ‖L^{-1} d‖²`,
+
+    .. math:: \lnΓ(\tfrac{ν+1}2) - \lnΓ(\tfrac{ν-n+1}2) - \tfrac n2 \ln\left(π ν \tfrac{1+κ}κ\right) - \sum_j \ln L_{jj}
+              - \tfrac{ν+1}2 \ln\left(1 + \tfrac{κ}{1+κ} \tfrac qν\right)
+
+    ``form="slogdet"`` is eq:nll as printed, with `gammaln` and `slogdet`: the reference the other is tested against.
+
+    Args:
+      niw: batch shape (...).
+      y: observations, (..., n); may have more batch axes in front.
+      form: "stable" or "slogdet".
+      missing: whether a NaN in y means "not observed". Then the evidence is that of the observed coordinates, whose
+        marginal t has the same degrees of freedom; a row of NaN gives 0. It costs more, so it has to be asked for.
+
+    Example:
+      >>> niw = couple(jnp.zeros(2), jnp.eye(2), nu=8.0)
+      >>> print(f"{log_evidence(niw, jnp.array([0.5, -1.0])):.4f}")
+      -2.6744
+    """
+    if form not in ("stable", "slogdet"):
+        raise ValueError(f"form must be 'stable' or 'slogdet'; got {form!r}")
+    y, _ = floats(y=y, mu=niw.mu)
+    check_event("y", y, (niw.n,), f"mu {niw.mu.shape}")
+    if not missing and is_concrete(y) and np.isnan(y).any():
+        where = tuple(int(i) for i in np.argwhere(np.isnan(y))[0])
+        raise ValueError(f"y has a NaN at index {where}; pass missing=True if it means 'not observed'")
+    batch = common_batch(y=y.shape[:-1], mu=niw.batch_shape)
+    d = jnp.broadcast_to(same_rank(y, batch, 1) - same_rank(niw.mu, batch, 1), (*batch, niw.n))
+    niw = jax.tree.map(lambda leaf: jnp.broadcast_to(leaf, batch + leaf.shape[len(niw.batch_shape) :]), niw)
+    observed = ~jnp.isnan(d) if missing else None
+    if form == "slogdet":
+        return _log_evidence_slogdet(niw, d, observed)
+    return _log_evidence_stable(niw, d, observed)
+
+
+def _log_evidence_stable(niw: NIW, d: Array, observed: Array | None) -> Array:
+    df, spread = degrees_of_freedom(niw), _spread(niw)
+    count: Array | float
+    if observed is None:
+        L, count = niw.L, float(niw.n)
+        centred = special.centred_log_gamma_ratio(df, niw.n)
+    else:
+        L, d = linalg.triangularise(niw.L, observed), jnp.where(observed, d, 0.0)
+        number = jnp.sum(observed, axis=-1)
+        centred = special.centred_log_gamma_ratio_counted(df, number, niw.n)
+        count = number.astype(df.dtype)
+    white = linalg.whiten(L, d)
+    q = jnp.sum(white * white, axis=-1)
+    return log_t_density(q, df, count, centred, spread) - linalg.half_logdet(L)
+
+
+def _log_evidence_slogdet(niw: NIW, d: Array, observed: Array | None) -> Array:
+    Psi = niw.nu[..., None, None] * linalg.gram(niw.L)
+    nu, n = niw.nu, jnp.full_like(niw.nu, niw.n)
+    if observed is not None:  # the marginal of the observed coordinates: n and ν both lose the missing ones
+        d = jnp.where(observed, d, 0.0)
+        both = observed[..., :, None] & observed[..., None, :]
+        Psi = jnp.where(both, Psi, jnp.broadcast_to(jnp.eye(niw.n, dtype=Psi.dtype), Psi.shape))
+        lost = jnp.sum(~observed, axis=-1).astype(nu.dtype)
+        nu, n = nu - lost, n - lost
+    shrink = niw.kappa / (1 + niw.kappa)
+    updated = Psi + shrink[..., None, None] * d[..., :, None] * d[..., None, :]
+    # One call for both determinants; see mder_jax.linalg on two LAPACK calls in one program.
+    logdet, logdet_updated = jnp.linalg.slogdet(jnp.stack([Psi, updated]))[1]
+    return (
+        gammaln((nu + 1) / 2)
+        - gammaln((nu - n + 1) / 2)
+        - n / 2 * jnp.log(math.pi / shrink)
+        + nu / 2 * logdet
+        - (nu + 1) / 2 * logdet_updated
+    )
+
+
+def log_prob(niw: NIW, mu: ArrayLike, sigma: ArrayLike) -> Array:
+    r"""ln NIW(μ, Σ), eq:niw: (..., n) and a covariance (..., n, n) -> (...).
+
+    With Σ = C Cᵀ and W = C⁻¹L the inverse-Wishart part is −(ν/2)(‖W‖² − ln|WWᵀ| − n) − ½(n+1) ln|Σ| and a constant
+    whose gamma functions are taken by Stirling's remainder, so that a large ν does not cancel.
+    """
+    mu, sigma, _ = floats(mu=mu, sigma=sigma, loc=niw.mu)
+    n, nu = niw.n, niw.nu
+    check_same("mu", mu, niw.mu.shape, "the NIW's mu")
+    check_same("sigma", sigma, niw.L.shape, "the NIW's L")
+    C = linalg.cholesky(sigma)
+    white = linalg.whiten(C, mu - niw.mu)
+    normal = (
+        -0.5 * n * jnp.log(2 * math.pi / niw.kappa)
+        - linalg.half_logdet(C)
+        - 0.5 * niw.kappa * jnp.sum(white * white, axis=-1)
+    )
+    W = linalg.whiten_columns(C, niw.L)
+    w = linalg.diagonal(W)
+    stein = jnp.sum((w - 1) * (w + 1) - 2 * jnp.log(w), axis=-1) + jnp.sum(jnp.tril(W, -1) ** 2, axis=(-1, -2))
+    return normal - 0.5 * nu * stein - (n + 1) * linalg.half_logdet(C) - _wishart_constant(nu, n)
+
+
+def _wishart_constant(nu: Array, n: int) -> Array:
+    """lnΓ_n(ν/2) − (nν/2)(ln(ν/2) − 1), term by term without cancellation."""
+    total = jnp.full_like(nu, n * (n - 1) / 4 * math.log(math.pi))
+    for i in range(n):  # lnΓ(ν/2 - i/2) - (ν/2)(ln(ν/2) - 1)
+        x = (nu - i) / 2
+        slope = (x - 0.5) * jnp.log1p(-i / nu) - 0.5 * (i + 1) * jnp.log(nu / 2)
+        total = total + slope + 0.5 * i + 0.5 * math.log(2 * math.pi) + special.stirling_remainder(x)
+    return total
+
+
+def sample(key: Array, niw: NIW, shape: Sequence[int] = ()) -> Draw:
+    """Draws of (μ, Σ) with leading axes `shape`, by Bartlett's decomposition of the Wishart."""
+    n, batch = niw.n, (*shape, *niw.batch_shape)
+    dtype = niw.mu.dtype
+    chi_key, normal_key, mean_key = jax.random.split(key, 3)
+    df = jnp.broadcast_to(niw.nu[..., None], (*batch, n)) - jnp.arange(n, dtype=dtype).reshape((1,) * len(batch) + (n,))
+    chi = jnp.sqrt(2 * jax.random.gamma(chi_key, df / 2))
+    normal = jax.random.normal(normal_key, (*batch, n, n), dtype)
+    A = jnp.tril(normal, -1) + chi[..., :, None] * jnp.eye(n, dtype=dtype).reshape((1,) * len(batch) + (n, n))
+    root = jnp.broadcast_to(jnp.sqrt(niw.nu)[..., None, None] * niw.L, (*batch, n, n))
+    B = jnp.swapaxes(linalg.whiten_columns(A, jnp.swapaxes(root, -1, -2)), -1, -2)  # Σ = B Bᵀ, B = L_Ψ A⁻ᵀ
+    z = jax.random.normal(mean_key, (*batch, n), dtype) / jnp.sqrt(same_rank(niw.kappa, batch, 0))[..., None]
+    return Draw(same_rank(niw.mu, batch, 1) + jnp.sum(B * z[..., None, :], axis=-1), linalg.gram(B))
+
+
+def aleatoric(niw: NIW, definition: Definition = "meinert2021") -> Array:
+    r"""The noise in y that more data do not remove, by one of three published definitions.
+
+    ==============  ============================================================  ==========  ==========
+    definition      formula                                                       shape       unit
+    ==============  ============================================================  ==========  ==========
+    "meinert2021"   E[Σ] = ν/(ν−n−1) L Lᵀ, a covariance (Meinert & Lavin 2021)    (..., n, n)  y²
+    "amini2020"     E[σ_j²], its diagonal: variances (Amini et al. 2020)           (..., n)    y²
+    "meinert2023"   √S_jj, the width of the predictive t (Meinert et al. 2023)     (..., n)    y
+    ==============  ============================================================  ==========  ==========
+
+    The first two are infinite on the diagonal (and undefined off it) for ν ≤ n + 1.
+
+    Example:
+      >>> print(aleatoric(couple(jnp.zeros(2), jnp.eye(2), nu=9.0))[0, 0])
+      1.5
+    """
+    _check_definition(definition)
+    if definition == "meinert2023":
+        return predictive(niw).marginal_scale()
+    excess = niw.nu - (niw.n + 1)
+    covariance = moment_or_undefined(_mean_factor(niw)[..., None, None] * linalg.gram(niw.L), excess)
+    return linalg.diagonal(covariance) if definition == "amini2020" else covariance
+
+
+def epistemic(niw: NIW, definition: Definition = "meinert2021") -> Array:
+    r"""What is not known about the mean and more data would tell, by one of three published definitions.
+
+    ==============  ============================================================  ==========  ==========
+    definition      formula                                                       shape       unit
+    ==============  ============================================================  ==========  ==========
+    "meinert2021"   var[μ] = E[Σ]/κ = r E[Σ]/ν, a covariance                       (..., n, n)  y²
+    "amini2020"     var[μ_j], its diagonal: variances                              (..., n)    y²
+    "meinert2023"   1/√κ: relative to the noise, no unit                           (...)       1
+    ==============  ============================================================  ==========  ==========
+
+    Example:
+      >>> print(epistemic(couple(jnp.zeros(2), jnp.eye(2), nu=9.0, r=3.0))[0, 0])
+      0.5
+    """
+    _check_definition(definition)
+    if definition == "meinert2023":
+        return 1 / jnp.sqrt(niw.kappa)
+    noise = aleatoric(niw, definition)
+    return noise / niw.kappa.reshape(niw.batch_shape + (1,) * (noise.ndim - len(niw.batch_shape)))
+
+
+def _mean_factor(niw: NIW) -> Array:
+    """ν/(ν − n − 1), the factor on Σ₀ in E[Σ]."""
+    return 1 + (niw.n + 1) / (niw.nu - (niw.n + 1))
+
+
+def _check_definition(definition: str) -> None:
+    if definition not in ("amini2020", "meinert2021", "meinert2023"):
+        raise ValueError(f"definition must be 'amini2020', 'meinert2021' or 'meinert2023'; got {definition!r}")
+
+
+def posterior(niw: NIW, observations: ArrayLike) -> NIW:
+    r"""The NIW after m observations (..., m, n), eq:postdens.
+
+    .. math:: κ' = κ + m, \; ν' = ν + m, \; μ_0' = \frac{κ μ_0 + m \bar y}{κ + m}, \;
+              Ψ' = Ψ + \sum_i (y_i - \bar y)(y_i - \bar y)^\top + \frac{κ m}{κ + m} (μ_0 - \bar y)(μ_0 - \bar y)^\top
+
+    The average is over the m observations. Ψ' is never formed: its factor is that of the rows stacked.
+
+    Example:
+      >>> print(posterior(couple(jnp.zeros(2), jnp.eye(2), nu=8.0), jnp.ones((3, 2))).nu)
+      11.0
+    """
+    y, _ = floats(observations=observations, mu=niw.mu)
+    check_rank("observations", y, 2, "(..., m, n)")
+    m = y.shape[-2]
+    check_same("observations", y, (*niw.batch_shape, m, niw.n), f"m rows for the NIW's mu {niw.mu.shape}")
+    if is_concrete(y) and np.isnan(y).any():
+        raise ValueError("observations hold a NaN; the posterior given a partly observed row is not a NIW")
+    if m == 0:
+        return niw
+    kappa, nu = niw.kappa + m, niw.nu + m
+    average = jnp.mean(y, axis=-2)
+    shift = jnp.sqrt(m * niw.kappa / kappa)[..., None] * (niw.mu - average)
+    root = jnp.sqrt(niw.nu)[..., None, None] * niw.L
+    deviations = jnp.swapaxes(y - average[..., None, :], -1, -2)
+    stacked = jnp.concatenate([root, deviations, shift[..., :, None]], axis=-1)
+    L = linalg.triangularise(stacked) / jnp.sqrt(nu)[..., None, None]
+    mu = niw.mu + (m / kappa)[..., None] * (average - niw.mu)
+    return NIW(mu, L, kappa, nu)
+
+
+def total_evidence(niw: NIW) -> Array:
+    """Φ' = κ + ν, the virtual observations in all, (...)."""
+    return niw.kappa + niw.nu
+
+
+def marginal(niw: NIW, targets: Sequence[int]) -> NIW:
+    """The NIW of some targets, in the given order: their part of μ₀ and Ψ, same κ, ν less the number left out."""
+    index = jnp.array(check_index(targets, niw.n))
+    nu = niw.nu - (niw.n - len(index))
+    tril = linalg.triangularise(niw.L[..., index, :]) * jnp.sqrt(niw.nu / nu)[..., None, None]
+    return NIW(niw.mu[..., index], tril, niw.kappa, nu)
+
+
+def mutual_information(niw: NIW) -> Array:
+    r"""I(y; μ, Σ) in nats, (...): what one new y would tell about (μ, Σ), an epistemic measure without unit.
+
+    .. math:: H[y] - E\,H[y | μ, Σ] = H[t_{ν-n+1}] - \tfrac n2 \ln 2πe - \tfrac12 E \ln|Σ|, \quad
+              E \ln|Σ| = \ln|Ψ| - n \ln 2 - \sum_{i=1}^n ψ\left(\tfrac{ν+1-i}2\right)
+
+    It does not depend on μ₀ or L, and falls to 0 as κ and ν grow.
+    """
+    n, nu = niw.n, niw.nu
+    unit = StudentT(
+        degrees_of_freedom(niw),
+        jnp.zeros_like(niw.mu),
+        jnp.broadcast_to(jnp.eye(n, dtype=niw.mu.dtype), niw.L.shape),
+    )
+    above_gaussian = unit.entropy() - 0.5 * n * math.log(2 * math.pi * math.e) + 0.5 * n * jnp.log(_spread(niw))
+    mean_log_noise = jnp.zeros_like(nu)  # ½ (E ln|Σ| - ln|Σ₀|)
+    for i in range(n):
+        mean_log_noise = mean_log_noise - 0.5 * (special.digamma_minus_log((nu - i) / 2) + jnp.log1p(-i / nu))
+    return above_gaussian - mean_log_noise

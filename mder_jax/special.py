@@ -1,0 +1,338 @@
+r"""Special functions JAX lacks, exact in the limit of infinitely many degrees of freedom and stable in float32.
+
+Everything about the Student-t with m degrees of freedom is written so that m = ∞ is the Gaussian, not a NaN:
+
+* :math:`m \ln(1 + δ/m) = δ\,ρ(δ/m)` with :math:`ρ(z) = \ln(1+z)/z`, which is 1 at z = 0 (`log1p_ratio`);
+* :math:`\lnΓ(\tfrac{m+n}2) - \lnΓ(\tfrac m2) = \tfrac n2 \ln\tfrac m2 + A_n(m)` with :math:`A_n(∞) = 0`
+  (`centred_log_gamma_ratio`), a sum of a few logarithms instead of a difference of two huge numbers;
+* the tail of the t by a sum of positive terms and an expansion around the Gaussian tail (`joint_tail`).
+"""
+
+import math
+from functools import partial
+
+import jax
+import jax.numpy as jnp
+from jax import Array, lax
+from jax.scipy.special import erfc, gammaln
+from jax.typing import ArrayLike
+
+from mder_jax._arrays import check_above, common_batch, floats
+
+# h(m) = Σ (1 - 4^k) B_2k / (2k (2k-1)) m^(1-2k)
+_HALF_STEP = (-1 / 4, 1 / 24, -1 / 20, 17 / 112, -31 / 36, 691 / 88, -5461 / 52, 929569 / 480)
+# Stirling's remainder Σ B_2k / (2k (2k-1)) x^(1-2k)
+_STIRLING = (1 / 12, -1 / 360, 1 / 1260, -1 / 1680, 1 / 1188, -691 / 360360, 1 / 156, -3617 / 122400)
+# (sinh w / w)^(-1/2) = Σ p_k w^(2k)
+_SINH = (
+    1.0,
+    -1 / 12,
+    1 / 160,
+    -61 / 120960,
+    1261 / 29030400,
+    -79 / 20275200,
+    66643 / 185980354560,
+    -16820653 / 502146957312000,
+)
+
+
+def _is_double(x: Array) -> bool:
+    return x.dtype == jnp.float64
+
+
+def _odd_powers(x: Array, coefficients: tuple[float, ...]) -> Array:
+    """Σ c_k x^(1-2k) for k = 1, 2, ..."""
+    w = 1 / x  # not 1/x², whose derivative is 0·∞ at x = ∞
+    return jnp.polyval(jnp.asarray(coefficients[::-1], x.dtype), w * w) * w
+
+
+# --------------------------------------------------------------------------- logarithms and gamma functions
+
+
+@jax.custom_jvp
+def log1p_ratio(z: Array) -> Array:
+    r"""ρ(z) = ln(1 + z)/z for z ≥ 0, with ρ(0) = 1; value and derivative are accurate to rounding at every z.
+
+    Below ½ by ln(1+z) = 2 atanh(s), s = z/(2+z): ρ = 2 (1 + s² T(s²))/(2+z), which is also faster than `log1p`.
+    """
+    small, near, far = _split_at_half(z)
+    _, s2, tail = _atanh_series(near)
+    return jnp.where(small, 2 * (1 + s2 * tail) * (1 / (2 + near)), jnp.log(1 + far) / far)
+
+
+def _split_at_half(z: Array) -> tuple[Array, Array, Array]:
+    small = z < 0.5
+    return small, jnp.where(small, z, 0.0), jnp.where(small, 1.0, z)
+
+
+def _atanh_series(z: Array) -> tuple[Array, Array, Array]:
+    """s = z/(2+z), s², and T = 1/3 + s²/5 + s⁴/7 + ..., so that atanh(s) = s + s³ T."""
+    s = z * (1 / (2 + z))
+    terms = 12 if _is_double(z) else 6
+    return s, s * s, jnp.polyval(jnp.asarray([1 / (2 * k + 3) for k in reversed(range(terms))], z.dtype), s * s)
+
+
+@log1p_ratio.defjvp
+def _log1p_ratio_jvp(primals: tuple[Array], tangents: tuple[Array]) -> tuple[Array, Array]:
+    (z,), (dz,) = primals, tangents
+    ratio = log1p_ratio(z)
+    # ρ'(z) = (1/(1+z) - ρ)/z cancels for small z; the series of ln(1+z) - z/(1+z) in s does not.
+    small, near, far = _split_at_half(z)
+    s, _, tail = _atanh_series(near)
+    inverse = 1 / (2 + near)
+    series = -inverse * (1 / (1 + near) + 2 * s * tail * inverse)
+    direct = (1 / (1 + far) - ratio) / far
+    return ratio, jnp.where(small, series, direct) * dz
+
+
+def half_step(m: Array) -> Array:
+    r"""h(m) = lnΓ((m+1)/2) − lnΓ(m/2) − ½ ln(m/2) = ½ Σ_j ln(1 − 1/(m+1+2j)²), which is 0 at m = ∞.
+
+    The first factors of the product are taken as they stand, the rest by its asymptotic series.
+    """
+    factors, terms = (12, 8) if _is_double(m) else (4, 4)
+    first = jnp.log1p(1 / (m + 1)) - jnp.log1p(1 / m)  # ln(1 - 1/(m+1)²) without cancellation as m -> 0
+    deficit = jnp.zeros_like(m)  # Π(1 - a_j) - 1
+    for j in range(1, factors):
+        w = 1 / (m + 1 + 2 * j)
+        deficit = deficit - (1 + deficit) * w * w
+    return 0.5 * (first + jnp.log1p(deficit)) + _odd_powers(m + 2 * factors, _HALF_STEP[:terms])
+
+
+def centred_log_gamma_ratio(m: Array, n: int) -> Array:
+    r"""A_n(m) = lnΓ((m+n)/2) − lnΓ(m/2) − (n/2) ln(m/2), which is 0 at m = ∞, for a whole number n ≥ 0.
+
+    For even n it is Σ ln(1 + 2k/m) over 0 < k < n/2. For odd n one half step is left, taken at m + n − 1.
+    """
+    total = jnp.zeros_like(m)
+    even = n - n % 2
+    inverse = 1 / m
+    for k in range(2, even, 4):  # two factors to a logarithm; each is at least 1
+        factor = 1 + k * inverse
+        total = total + jnp.log(factor * (1 + (k + 2) * inverse) if k + 2 < even else factor)
+    if n % 2:
+        total = total + half_step(m + even) + 0.5 * jnp.log(1 + even * inverse)
+    return total
+
+
+def centred_log_gamma_ratio_counted(m: Array, count: Array, n: int) -> Array:
+    """`centred_log_gamma_ratio(m, count)` for an array of counts between 0 and n: A_{c+2} = A_c + ln(1 + c/m)."""
+    odd = count % 2 == 1
+    total = jnp.where(odd, half_step(m), 0.0)
+    for c in range(1, n - 1):
+        taken = (count >= c + 2) & (odd == (c % 2 == 1))
+        total = total + jnp.where(taken, jnp.log(1 + c / m), 0.0)
+    return total
+
+
+def log_gamma_ratio(x: ArrayLike, n: int) -> Array:
+    r"""lnΓ(x + n/2) − lnΓ(x) for x > 0 and a whole number n ≥ 0, without the cancellation of two `gammaln`.
+
+    Example:
+      >>> print(f"{log_gamma_ratio(1e6, 2):.4f}")  # ln(x)
+      13.8155
+    """
+    (x,) = floats(x=x)
+    check_above("x", x, 0, "the gamma function is taken there")
+    if n < 0:
+        raise ValueError(f"n must be a whole number of half steps, 0 or more; got {n}")
+    return centred_log_gamma_ratio(2 * x, n) + 0.5 * n * jnp.log(x)
+
+
+def stirling_remainder(x: Array) -> Array:
+    r"""R(x) = lnΓ(x) − (x − ½) ln x + x − ½ ln 2π, which falls as 1/(12 x)."""
+    large = x > 8
+    far = jnp.where(large, x, 9.0)
+    near = jnp.where(large, 1.0, x)
+    direct = gammaln(near) - (near - 0.5) * jnp.log(near) + near - 0.5 * math.log(2 * math.pi)
+    return jnp.where(large, _odd_powers(far, _STIRLING if _is_double(x) else _STIRLING[:4]), direct)
+
+
+def digamma_minus_log(x: Array) -> Array:
+    """ψ(x) − ln x, which falls as −1/(2x)."""
+    _, slope = jax.jvp(stirling_remainder, (x,), (jnp.ones_like(x),))
+    return slope - 0.5 / x
+
+
+# --------------------------------------------------------------------------- the radius of a multivariate t
+
+
+def log_radial_density(radius: Array, df: Array, n: int) -> Array:
+    """ln of the density of R = ‖L⁻¹(y − loc)‖ without its factor R^(n-1), for a t in n dimensions."""
+    squared = radius * radius
+    constant = math.log(2) - math.lgamma(n / 2) - n / 2 * math.log(2)
+    return constant + centred_log_gamma_ratio(df, n) - 0.5 * (1 + n / df) * squared * log1p_ratio(squared / df)
+
+
+def _joint_tail_series(radius: Array, df: Array, n: int) -> Array:
+    r"""P(R > radius) for R = ‖L⁻¹(y − loc)‖ of a t in n dimensions: I_x(m/2, n/2) at x = 1/(1 + radius²/m).
+
+    The incomplete beta function is summed in b from 1 (even n) or ½ (odd n) to n/2; all terms are positive, so the
+    far tail keeps its relative accuracy. b = ½ is the tail of the univariate t.
+    """
+    z = radius * radius / df
+    power = jnp.exp(-0.5 * radius * radius * log1p_ratio(z))  # x^(m/2)
+    if n % 2:
+        total = _two_sided_tail(radius, df)
+        term = power * jnp.exp(half_step(df)) * math.sqrt(2 / math.pi) * radius / jnp.sqrt(1 + z)
+    else:
+        total = jnp.zeros_like(power)
+        term = power
+    for j in range(n // 2):
+        b = j + (n % 2) / 2
+        total = total + term
+        term = term * radius * radius * (0.5 + b / df) / ((1 + z) * (b + 1))
+    return total
+
+
+@partial(jax.custom_jvp, nondiff_argnums=(2,))
+def joint_tail(radius: Array, df: Array, n: int) -> Array:
+    """P(R > radius) for R = ‖L⁻¹(y − loc)‖ of a t in n dimensions, differentiable in radius and df."""
+    return _joint_tail_series(radius, df, n)
+
+
+@joint_tail.defjvp
+def _joint_tail_jvp(n: int, primals: tuple[Array, Array], tangents: tuple[Array, Array]) -> tuple[Array, Array]:
+    (radius, df), (d_radius, d_df) = primals, tangents
+    # Only the df direction goes through the series; the radius has the density in closed form.
+    tail, along_df = jax.jvp(lambda m: _joint_tail_series(radius, m, n), (df,), (d_df,))
+    density = jnp.exp(log_radial_density(radius, df, n)) * radius ** (n - 1)
+    return tail, along_df - density * d_radius
+
+
+def _two_sided_tail(t: Array, m: Array) -> Array:
+    r"""P(|T_m| > t) = I_x(m/2, ½) for t ≥ 0.
+
+    I_x(a, ½) = I_x(a + K, ½) + Σ_{k<K} x^(a+k) (1−x)^½ / ((a+k) B(a+k, ½)) lifts a until the expansion of
+    (sinh w / w)^(−½) under the integral, whose terms are incomplete gamma functions, is exact to rounding.
+    """
+    lift, terms = (15, 8) if _is_double(t) else (8, 4)
+    z = t * t / m
+    ratio = log1p_ratio(z)
+    term = jnp.exp(half_step(m) - 0.5 * t * t * ratio) * t / jnp.sqrt(1 + z) * math.sqrt(2 / math.pi) / m
+    total = jnp.zeros_like(term)
+    for k in range(lift):
+        total = total + term
+        term = term * (1 - 1 / (m + 2 * k + 2)) / (1 + z)
+
+    lifted = m + 2 * lift
+    root = t * jnp.sqrt((0.5 + (lift - 0.25) / m) * ratio)  # u = root² = (a + K - ¼) ln(1 + z)
+    u = root * root
+    step = 1 / (lifted - 0.5)  # 1 / (2 (a + K - ¼))
+    gamma = math.sqrt(math.pi) * erfc(root)  # Γ(½ + 2k, u) step^2k
+    edge = root * jnp.exp(-u)  # u^(½ + 2k) e^-u step^2k
+    series = jnp.zeros_like(gamma)
+    for k, coefficient in enumerate(_SINH[:terms]):
+        series = series + coefficient * gamma
+        gamma = ((2 * k + 1.5) * (2 * k + 0.5) * gamma + (2 * k + 1.5 + u) * edge) * step * step
+        edge = edge * (u * step) ** 2
+    return total + jnp.exp(half_step(lifted)) / jnp.sqrt(math.pi * (1 - 0.5 / lifted)) * series
+
+
+@partial(jax.custom_jvp, nondiff_argnums=(2,))
+def radius_of_tail(tail: Array, df: Array, n: int) -> Array:
+    """The radius whose `joint_tail` is the given probability: Newton in ln radius inside a shrinking bracket."""
+    info = jnp.finfo(tail.dtype)
+    target = jnp.log(tail)
+    limit = jnp.full_like(target, 0.45 * math.log(float(info.max)))
+
+    def step(state: tuple[Array, Array, Array, Array, Array]) -> tuple[Array, Array, Array, Array, Array]:
+        low, high, x, _, count = state
+        radius = jnp.exp(x)
+        value = joint_tail(radius, df, n)
+        gap = jnp.log(value) - target
+        low, high = jnp.where(gap > 0, x, low), jnp.where(gap > 0, high, x)
+        slope = jnp.exp(log_radial_density(radius, df, n) + n * x) / value
+        newton = x + gap / slope
+        following = jnp.where((newton >= low) & (newton <= high), newton, 0.5 * (low + high))
+        return low, high, following, jnp.abs(following - x), count + 1
+
+    def unfinished(state: tuple[Array, Array, Array, Array, Array]) -> Array:
+        *_, change, count = state
+        return (count < 100) & jnp.any(change > 4 * info.eps)
+
+    start = jnp.full_like(target, 0.5 * math.log(n))
+    state = (-limit, limit, start, jnp.full_like(target, jnp.inf), jnp.zeros((), jnp.int32))
+    radius = jnp.exp(lax.while_loop(unfinished, step, state)[2])
+    radius = jnp.where(tail >= 1, 0.0, jnp.where(tail > 0, radius, jnp.inf))
+    return jnp.where((tail >= 0) & (tail <= 1), radius, jnp.nan)
+
+
+@radius_of_tail.defjvp
+def _radius_of_tail_jvp(n: int, primals: tuple[Array, Array], tangents: tuple[Array, Array]) -> tuple[Array, Array]:
+    (tail, df), (d_tail, d_df) = primals, tangents
+    radius = radius_of_tail(tail, df, n)
+    _, along_df = jax.jvp(lambda m: joint_tail(radius, m, n), (df,), (d_df,))
+    density = jnp.exp(log_radial_density(radius, df, n)) * radius ** (n - 1)
+    return radius, (along_df - d_tail) / density
+
+
+# --------------------------------------------------------------------------- public
+
+
+def _aligned(df: Array, **values: Array) -> list[Array]:
+    """All arrays in their common batch shape, and a check that df is positive."""
+    check_above("df", df, 0, "degrees of freedom")
+    shapes = {name: value.shape for name, value in values.items()}
+    batch = common_batch(df=df.shape, **shapes)
+    return [jnp.broadcast_to(array, batch) for array in (df, *values.values())]
+
+
+def t_cdf(t: ArrayLike, df: ArrayLike) -> Array:
+    """P(T ≤ t) for a Student-t with df degrees of freedom (df = ∞ is the normal), differentiable in t and df.
+
+    Example:
+      >>> print(t_cdf(0.0, 3.0))
+      0.5
+    """
+    t, df = floats(t=t, df=df)
+    df, t = _aligned(df, t=t)
+    above = t >= 0
+    half_tail = 0.5 * joint_tail(jnp.where(above, t, -t), df, 1)
+    return jnp.where(above, 1 - half_tail, half_tail)
+
+
+def t_ppf(p: ArrayLike, df: ArrayLike) -> Array:
+    """The t with P(T ≤ t) = p, inverse of `t_cdf`, differentiable in p and df; ±∞ at 0 and 1, NaN outside.
+
+    Example:
+      >>> print(f"{t_ppf(0.975, jnp.inf):.2f}")
+      1.96
+    """
+    p, df = floats(p=p, df=df)
+    df, p = _aligned(df, p=p)
+    below = p < 0.5
+    radius = radius_of_tail(2 * jnp.where(below, p, 1 - p), df, 1)
+    return jnp.where(below, -radius, radius)
+
+
+def joint_pit(radius: ArrayLike, df: ArrayLike, n: int) -> Array:
+    """P(R ≤ radius) for R = ‖L⁻¹(y − loc)‖ of an n-variate t: uniform on [0, 1] if y follows the t.
+
+    R²/n follows Fisher's F with (n, df) degrees of freedom.
+
+    Example:
+      >>> print(f"{joint_pit(1.0, jnp.inf, 2):.4f}")  # 1 - exp(-1/2)
+      0.3935
+    """
+    radius, df = floats(radius=radius, df=df)
+    df, radius = _aligned(df, radius=radius)
+    return 1 - joint_tail(radius, df, _dimension(n))
+
+
+def joint_radius(coverage: ArrayLike, df: ArrayLike, n: int) -> Array:
+    """The radius of the ellipsoid ‖L⁻¹(y − loc)‖ ≤ radius that holds y with the given probability.
+
+    Example:
+      >>> print(f"{joint_radius(0.9, jnp.inf, 2):.4f}")  # sqrt(-2 ln 0.1)
+      2.1460
+    """
+    coverage, df = floats(coverage=coverage, df=df)
+    df, coverage = _aligned(df, coverage=coverage)
+    return radius_of_tail(1 - coverage, df, _dimension(n))
+
+
+def _dimension(n: int) -> int:
+    if n < 1:
+        raise ValueError(f"n counts targets and must be at least 1; got {n}")
+    return n

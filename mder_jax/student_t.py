@@ -1,0 +1,208 @@
+r"""The multivariate Student-t as a value; the Gaussian is the one with df = ∞."""
+
+import math
+from collections.abc import Sequence
+from typing import NamedTuple
+
+import jax
+import jax.numpy as jnp
+from jax import Array
+from jax.typing import ArrayLike
+
+from mder_jax import linalg, special
+from mder_jax._arrays import (
+    check_above,
+    check_event,
+    check_index,
+    check_rank,
+    check_same,
+    common_batch,
+    floats,
+    pytree,
+    same_rank,
+    set_fields,
+)
+
+
+class Interval(NamedTuple):
+    """Central interval of each target: `lower` and `upper`, both (..., n)."""
+
+    lower: Array
+    upper: Array
+
+
+def log_t_density(q: Array, df: Array, dimension: Array | float, centred: Array, spread: Array | float = 1.0) -> Array:
+    r"""ln t_m(y) + Σ_j ln L_jj for scale matrix s L Lᵀ and q = ‖L⁻¹(y − loc)‖²: the part that knows no matrix.
+
+    .. math:: A_n(m) - \tfrac n2 \ln 2π - \tfrac n2 \ln s - \tfrac{m+n}2 \ln\left(1 + \frac{q}{s m}\right)
+
+    `centred` is A_n(m) of `special.centred_log_gamma_ratio`, given because n may be an array of counts. Written with
+    ρ(z) = ln(1+z)/z, all of it is finite at m = ∞.
+    """
+    inverse_df, distance = 1 / df, q / spread
+    kernel = 0.5 * (1 + dimension * inverse_df) * distance * special.log1p_ratio(distance * inverse_df)
+    return centred - 0.5 * dimension * jnp.log(2 * math.pi * spread) - kernel
+
+
+def moment_or_undefined(moment: Array, margin: Array) -> Array:
+    """A covariance where margin > 0; where −1 < margin ≤ 0 its diagonal is ∞ and the rest NaN; below, all NaN."""
+    n = moment.shape[-1]
+    rank = moment.ndim
+    margin = margin[..., None, None]
+    diverging = jnp.where(jnp.eye(n, dtype=bool).reshape((1,) * (rank - 2) + (n, n)) & (margin > -1), jnp.inf, jnp.nan)
+    return jnp.where(margin > 0, moment, diverging)
+
+
+@pytree
+class StudentT:
+    r"""Multivariate Student-t with df degrees of freedom and scale matrix S = scale_tril scale_trilᵀ.
+
+    .. math:: t_m(y) = \frac{Γ(\frac{m+n}2)}{Γ(\frac m2)} \frac{(1 + δ/m)^{-(m+n)/2}}{\sqrt{(π m)^n |S|}},
+              \quad δ = (y-\mathrm{loc})^\top S^{-1} (y-\mathrm{loc})
+
+    Args:
+      df: degrees of freedom m > 0, (...); a scalar serves the whole batch; ∞ is the Gaussian.
+      loc: location, (..., n).
+      scale_tril: lower-triangular factor of the scale matrix (not of the covariance), (..., n, n), positive diagonal.
+
+    Example:
+      >>> t = StudentT(df=5.0, loc=jnp.zeros(2), scale_tril=jnp.eye(2))
+      >>> print(f"{t.log_prob(jnp.zeros(2)):.4f} {t.covariance()[0, 0]:.4f}")
+      -1.8379 1.6667
+    """
+
+    df: Array
+    loc: Array
+    scale_tril: Array
+
+    def __post_init__(self) -> None:
+        df, loc, scale_tril = floats(df=self.df, loc=self.loc, scale_tril=self.scale_tril)
+        check_rank("loc", loc, 1, "(..., n)")
+        check_same("scale_tril", scale_tril, (*loc.shape, loc.shape[-1]), f"loc {loc.shape} with one more axis")
+        if df.ndim:
+            check_same("df", df, loc.shape[:-1], f"the batch of loc {loc.shape}")
+        check_above("df", df, 0, "degrees of freedom")
+        check_above("the diagonal of scale_tril", linalg.diagonal(scale_tril), 0, "a Cholesky factor")
+        set_fields(self, df=jnp.broadcast_to(df, loc.shape[:-1]), loc=loc, scale_tril=scale_tril)
+
+    @property
+    def n(self) -> int:
+        """Number of targets."""
+        return self.loc.shape[-1]
+
+    @property
+    def batch_shape(self) -> tuple[int, ...]:
+        """All axes but the target's."""
+        return self.loc.shape[:-1]
+
+    def log_prob(self, y: ArrayLike) -> Array:
+        """ln t_m(y), (..., n) -> (...)."""
+        q = self._squared_distance(y)
+        df = jnp.broadcast_to(self.df, q.shape)
+        core = log_t_density(q, df, self.n, special.centred_log_gamma_ratio(df, self.n))
+        return core - jnp.broadcast_to(linalg.half_logdet(self.scale_tril), core.shape)
+
+    def mean(self) -> Array:
+        """E[y] = loc, (..., n); infinite for df ≤ 1, as in scipy."""
+        return jnp.where(self.df[..., None] > 1, self.loc, jnp.inf)
+
+    def covariance(self) -> Array:
+        """Cov[y] = m/(m−2) S, (..., n, n); its diagonal is infinite for 1 < df ≤ 2 and NaN for df ≤ 1, as in scipy."""
+        factor = 1 / (1 - 2 / self.df)
+        return moment_or_undefined(factor[..., None, None] * linalg.gram(self.scale_tril), self.df - 2)
+
+    def entropy(self) -> Array:
+        r"""−E[ln t_m(y)] in nats, (...): −A_n + (n/2) ln 2πe + Σ ln L_jj + n²/(2m) + (m+n) A_n'(m)."""
+        m, n = self.df, self.n
+        centred, slope = jax.jvp(lambda m: special.centred_log_gamma_ratio(m, n), (m,), (jnp.ones_like(m),))
+        bend = jnp.where(jnp.isinf(m), 0.0, (m + n) * slope)
+        gaussian = 0.5 * n * math.log(2 * math.pi * math.e) + linalg.half_logdet(self.scale_tril)
+        return gaussian - centred + 0.5 * n * n / m + bend
+
+    def sample(self, key: Array, shape: Sequence[int] = ()) -> Array:
+        """Draws of y, shape + (..., n): loc + L z √(m/χ²_m)."""
+        batch = (*shape, *self.batch_shape)
+        normal_key, gamma_key = jax.random.split(key)
+        z = jax.random.normal(normal_key, (*batch, self.n), self.loc.dtype)
+        df = jnp.broadcast_to(self.df, batch)
+        finite = jnp.where(jnp.isinf(df), 1.0, df)
+        # ln χ²_m, not χ²_m: the latter underflows for small m.
+        log_chi2_over_df = jax.random.loggamma(gamma_key, finite / 2) - jnp.log(finite / 2)
+        stretch = jnp.where(jnp.isinf(df), 1.0, jnp.exp(-0.5 * log_chi2_over_df))
+        step = jnp.sum(same_rank(self.scale_tril, batch, 2) * z[..., None, :], axis=-1)
+        return same_rank(self.loc, batch, 1) + stretch[..., None] * step
+
+    def marginal(self, targets: Sequence[int]) -> "StudentT":
+        """The t of some targets, in the given order: same df, their part of loc and S."""
+        index = jnp.array(check_index(targets, self.n))
+        tril = linalg.triangularise(self.scale_tril[..., index, :])
+        return StudentT(self.df, self.loc[..., index], tril)
+
+    def conditional(self, targets: Sequence[int], values: ArrayLike) -> "StudentT":
+        r"""The t of the other targets (in their order) given y[targets] = values, (..., len(targets)).
+
+        With b the given and a the other targets: m + n_b degrees of freedom, location
+        :math:`μ_a + S_{ab} S_{bb}^{-1} (y_b - μ_b)`, and as scale matrix
+        :math:`\frac{m+δ_b}{m+n_b} (S_{aa} - S_{ab} S_{bb}^{-1} S_{ba})`.
+        """
+        given = check_index(targets, self.n)
+        others = tuple(i for i in range(self.n) if i not in given)
+        if not others:
+            raise ValueError(f"all {self.n} targets are given; at least one must be left")
+        (values,) = floats(values=values)
+        check_same("values", values, (*self.batch_shape, len(given)), "the batch and the given targets")
+        b = len(given)
+        L = linalg.triangularise(self.scale_tril[..., jnp.array(given + others), :])
+        white = linalg.whiten(L[..., :b, :b], values - self.loc[..., jnp.array(given)])
+        loc = self.loc[..., jnp.array(others)] + jnp.sum(L[..., b:, :b] * white[..., None, :], axis=-1)
+        widening = (1 + jnp.sum(white * white, axis=-1) / self.df) / (1 + b / self.df)
+        return StudentT(self.df + b, loc, jnp.sqrt(widening)[..., None, None] * L[..., b:, b:])
+
+    def mahalanobis(self, y: ArrayLike) -> Array:
+        """‖L⁻¹(y − loc)‖, (..., n) -> (...): the distance in units of the scale; `region_radius` bounds it."""
+        return jnp.sqrt(self._squared_distance(y))
+
+    def _squared_distance(self, y: ArrayLike) -> Array:
+        y, _ = floats(y=y, loc=self.loc)
+        check_event("y", y, (self.n,), f"loc {self.loc.shape}")
+        batch = common_batch(y=y.shape[:-1], loc=self.batch_shape)
+        d = jnp.broadcast_to(same_rank(y, batch, 1) - same_rank(self.loc, batch, 1), (*batch, self.n))
+        white = linalg.whiten(jnp.broadcast_to(self.scale_tril, (*batch, self.n, self.n)), d)
+        return jnp.sum(white * white, axis=-1)
+
+    def marginal_scale(self) -> Array:
+        """√S_jj, the scale (not the standard deviation) of each target's t, (..., n)."""
+        return jnp.sqrt(jnp.sum(self.scale_tril**2, axis=-1))
+
+    def cdf(self, y: ArrayLike) -> Array:
+        """P(Y_j ≤ y_j) of each target on its own, (..., n) -> (..., n)."""
+        y, _ = floats(y=y, loc=self.loc)
+        check_event("y", y, (self.n,), f"loc {self.loc.shape}")
+        batch = common_batch(y=y.shape[:-1], loc=self.batch_shape)
+        y, loc, scale = (same_rank(array, batch, 1) for array in (y, self.loc, self.marginal_scale()))
+        standard = (y - loc) / scale
+        return special.t_cdf(standard, jnp.broadcast_to(self.df[..., None], standard.shape))
+
+    def ppf(self, p: ArrayLike) -> Array:
+        """The p-quantile of each target on its own, (..., n); p is a scalar or (..., n)."""
+        p, _ = floats(p=p, loc=self.loc)
+        if p.ndim:
+            check_same("p", p, self.loc.shape, "loc")
+        df = jnp.broadcast_to(self.df[..., None], self.loc.shape)
+        return self.loc + self.marginal_scale() * special.t_ppf(jnp.broadcast_to(p, self.loc.shape), df)
+
+    def interval(self, coverage: float) -> Interval:
+        """Central interval of each target on its own that holds it with probability `coverage`."""
+        p, df = floats(coverage=coverage, df=self.df)
+        half = self.marginal_scale() * special.joint_radius(p, df, 1)[..., None]
+        return Interval(self.loc - half, self.loc + half)
+
+    def region_radius(self, coverage: float) -> Array:
+        """The r for which ‖L⁻¹(y − loc)‖ ≤ r holds all targets at once with probability `coverage`, (...)."""
+        p, df = floats(coverage=coverage, df=self.df)
+        return special.joint_radius(p, df, self.n)
+
+    def joint_pit(self, y: ArrayLike) -> Array:
+        """P(‖L⁻¹(Y − loc)‖ ≤ ‖L⁻¹(y − loc)‖), (...): uniform on [0, 1] where the t is right for all targets at once."""
+        radius = self.mahalanobis(y)
+        return special.joint_pit(radius, jnp.broadcast_to(self.df, radius.shape), self.n)
