@@ -102,18 +102,28 @@ def same_rank(array: Array, batch: tuple[int, ...], event_rank: int) -> Array:
     return jnp.reshape(array, (1,) * missing + array.shape)
 
 
-def is_concrete(array: Array) -> bool:
+def is_concrete(array: Array | np.ndarray) -> bool:
     """Whether there are values to look at."""
     return not isinstance(array, jax.core.Tracer)
 
 
-def check_above(name: str, array: Array, bound: float, why: str) -> None:
+def check_above(name: str, array: Array | np.ndarray, bound: float, why: str) -> None:
     """Raise if a concrete value is at or below the bound; a NaN passes and stays visible in the result."""
     if is_concrete(array):
         values = np.asarray(array)
         bad = values <= bound
         if bad.any():
             raise ValueError(f"{name} must be greater than {bound:g} ({why}); got {values[bad].flat[0]:g}")
+
+
+def check_tril(name: str, array: Array) -> None:
+    """Raise if a concrete matrix has anything but zeros above its diagonal, or a diagonal that is not positive."""
+    if is_concrete(array):
+        values = np.asarray(array)
+        above = np.triu(values, 1)
+        if np.any(above != 0):
+            raise ValueError(f"{name} must be lower-triangular; got {above[above != 0].flat[0]:g} above the diagonal")
+        check_above(f"the diagonal of {name}", np.diagonal(values, axis1=-2, axis2=-1), 0, "a Cholesky factor")
 
 
 def check_index(index: Sequence[int], n: int, *, empty: bool = False) -> tuple[int, ...]:

@@ -21,6 +21,7 @@ from mder_jax._arrays import (
     check_index,
     check_rank,
     check_same,
+    check_tril,
     common_batch,
     floats,
     is_concrete,
@@ -28,7 +29,7 @@ from mder_jax._arrays import (
     same_rank,
     set_fields,
 )
-from mder_jax.student_t import StudentT, log_t_density, moment_or_undefined
+from mder_jax.student_t import StudentT, entropy_above_gaussian, log_t_density, moment_or_undefined
 
 Definition = Literal["amini2020", "meinert2021", "meinert2023"]
 
@@ -64,7 +65,7 @@ class NIW:
                 check_same(name, array, mu.shape[:-1], f"the batch of mu {mu.shape}")
         check_above("nu", nu, n - 1, f"n - 1 for n = {n} targets")
         check_above("kappa", kappa, 0, "virtual observations of the mean")
-        check_above("the diagonal of L", linalg.diagonal(L), 0, "a Cholesky factor")
+        check_tril("L", L)
         batch = mu.shape[:-1]
         set_fields(self, mu=mu, L=L, kappa=jnp.broadcast_to(kappa, batch), nu=jnp.broadcast_to(nu, batch))
 
@@ -159,7 +160,7 @@ def _log_evidence_stable(niw: NIW, d: Array, observed: Array | None) -> Array:
         L, count = niw.L, float(niw.n)
         centred = special.centred_log_gamma_ratio(df, niw.n)
     else:
-        L, d = linalg.triangularise(niw.L, observed), jnp.where(observed, d, 0.0)
+        L, d = linalg.triangularise(jnp.tril(niw.L), observed), jnp.where(observed, d, 0.0)
         number = jnp.sum(observed, axis=-1)
         centred = special.centred_log_gamma_ratio_counted(df, number, niw.n)
         count = number.astype(df.dtype)
@@ -229,7 +230,7 @@ def sample(key: Array, niw: NIW, shape: Sequence[int] = ()) -> Draw:
     dtype = niw.mu.dtype
     chi_key, normal_key, mean_key = jax.random.split(key, 3)
     df = jnp.broadcast_to(niw.nu[..., None], (*batch, n)) - jnp.arange(n, dtype=dtype).reshape((1,) * len(batch) + (n,))
-    chi = jnp.sqrt(2 * jax.random.gamma(chi_key, df / 2))
+    chi = jnp.sqrt(2 * jax.random.gamma(chi_key, df / 2, dtype=dtype))
     normal = jax.random.normal(normal_key, (*batch, n, n), dtype)
     A = jnp.tril(normal, -1) + chi[..., :, None] * jnp.eye(n, dtype=dtype).reshape((1,) * len(batch) + (n, n))
     root = jnp.broadcast_to(jnp.sqrt(niw.nu)[..., None, None] * niw.L, (*batch, n, n))
@@ -347,14 +348,9 @@ def mutual_information(niw: NIW) -> Array:
 
     It does not depend on μ₀ or L, and falls to 0 as κ and ν grow.
     """
-    n, nu = niw.n, niw.nu
-    unit = StudentT(
-        degrees_of_freedom(niw),
-        jnp.zeros_like(niw.mu),
-        jnp.broadcast_to(jnp.eye(n, dtype=niw.mu.dtype), niw.L.shape),
-    )
-    above_gaussian = unit.entropy() - 0.5 * n * math.log(2 * math.pi * math.e) + 0.5 * n * jnp.log(_spread(niw))
-    mean_log_noise = jnp.zeros_like(nu)  # ½ (E ln|Σ| - ln|Σ₀|)
-    for i in range(n):
-        mean_log_noise = mean_log_noise - 0.5 * (special.digamma_minus_log((nu - i) / 2) + jnp.log1p(-i / nu))
-    return above_gaussian - mean_log_noise
+    n, nu, df = niw.n, niw.nu, degrees_of_freedom(niw)
+    log_spread = jnp.log1p(1 / niw.kappa) + jnp.log1p((n - 1) / df)
+    total = entropy_above_gaussian(df, n) + 0.5 * n * log_spread
+    for i in range(n):  # minus ½ (E ln|Σ| - ln|Σ₀|)
+        total = total + 0.5 * (special.digamma_minus_log((nu - i) / 2) + jnp.log1p(-i / nu))
+    return total

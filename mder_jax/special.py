@@ -107,11 +107,11 @@ def centred_log_gamma_ratio(m: Array, n: int) -> Array:
     total = jnp.zeros_like(m)
     even = n - n % 2
     inverse = 1 / m
-    for k in range(2, even, 4):  # two factors to a logarithm; each is at least 1
-        factor = 1 + k * inverse
-        total = total + jnp.log(factor * (1 + (k + 2) * inverse) if k + 2 < even else factor)
+    for k in range(2, even, 4):  # two factors to a logarithm: (1 + a)(1 + b) = 1 + (a + b + ab)
+        a, b = k * inverse, (k + 2) * inverse
+        total = total + jnp.log1p(a + b + a * b if k + 2 < even else a)
     if n % 2:
-        total = total + half_step(m + even) + 0.5 * jnp.log(1 + even * inverse)
+        total = total + half_step(m + even) + 0.5 * jnp.log1p(even * inverse)
     return total
 
 
@@ -121,7 +121,7 @@ def centred_log_gamma_ratio_counted(m: Array, count: Array, n: int) -> Array:
     total = jnp.where(odd, half_step(m), 0.0)
     for c in range(1, n - 1):
         taken = (count >= c + 2) & (odd == (c % 2 == 1))
-        total = total + jnp.where(taken, jnp.log(1 + c / m), 0.0)
+        total = total + jnp.where(taken, jnp.log1p(c / m), 0.0)
     return total
 
 

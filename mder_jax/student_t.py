@@ -16,6 +16,7 @@ from mder_jax._arrays import (
     check_index,
     check_rank,
     check_same,
+    check_tril,
     common_batch,
     floats,
     pytree,
@@ -42,6 +43,12 @@ def log_t_density(q: Array, df: Array, dimension: Array | float, centred: Array,
     inverse_df, distance = 1 / df, q / spread
     kernel = 0.5 * (1 + dimension * inverse_df) * distance * special.log1p_ratio(distance * inverse_df)
     return centred - 0.5 * dimension * jnp.log(2 * math.pi * spread) - kernel
+
+
+def entropy_above_gaussian(df: Array, n: int) -> Array:
+    """How far the entropy of a t exceeds that of the Gaussian of the same scale: n²/(2m) − A_n(m) + (m+n) A_n'(m)."""
+    centred, slope = jax.jvp(lambda m: special.centred_log_gamma_ratio(m, n), (df,), (jnp.ones_like(df),))
+    return 0.5 * n * n / df - centred + jnp.where(jnp.isinf(df), 0.0, (df + n) * slope)
 
 
 def moment_or_undefined(moment: Array, margin: Array) -> Array:
@@ -82,7 +89,7 @@ class StudentT:
         if df.ndim:
             check_same("df", df, loc.shape[:-1], f"the batch of loc {loc.shape}")
         check_above("df", df, 0, "degrees of freedom")
-        check_above("the diagonal of scale_tril", linalg.diagonal(scale_tril), 0, "a Cholesky factor")
+        check_tril("scale_tril", scale_tril)
         set_fields(self, df=jnp.broadcast_to(df, loc.shape[:-1]), loc=loc, scale_tril=scale_tril)
 
     @property
@@ -112,12 +119,9 @@ class StudentT:
         return moment_or_undefined(factor[..., None, None] * linalg.gram(self.scale_tril), self.df - 2)
 
     def entropy(self) -> Array:
-        r"""−E[ln t_m(y)] in nats, (...): −A_n + (n/2) ln 2πe + Σ ln L_jj + n²/(2m) + (m+n) A_n'(m)."""
-        m, n = self.df, self.n
-        centred, slope = jax.jvp(lambda m: special.centred_log_gamma_ratio(m, n), (m,), (jnp.ones_like(m),))
-        bend = jnp.where(jnp.isinf(m), 0.0, (m + n) * slope)
-        gaussian = 0.5 * n * math.log(2 * math.pi * math.e) + linalg.half_logdet(self.scale_tril)
-        return gaussian - centred + 0.5 * n * n / m + bend
+        """−E[ln t_m(y)] in nats, (...): that of the Gaussian with covariance S, and `entropy_above_gaussian`."""
+        gaussian = 0.5 * self.n * math.log(2 * math.pi * math.e) + linalg.half_logdet(self.scale_tril)
+        return gaussian + entropy_above_gaussian(self.df, self.n)
 
     def sample(self, key: Array, shape: Sequence[int] = ()) -> Array:
         """Draws of y, shape + (..., n): loc + L z √(m/χ²_m)."""
@@ -127,7 +131,7 @@ class StudentT:
         df = jnp.broadcast_to(self.df, batch)
         finite = jnp.where(jnp.isinf(df), 1.0, df)
         # ln χ²_m, not χ²_m: the latter underflows for small m.
-        log_chi2_over_df = jax.random.loggamma(gamma_key, finite / 2) - jnp.log(finite / 2)
+        log_chi2_over_df = jax.random.loggamma(gamma_key, finite / 2, dtype=df.dtype) - jnp.log(finite / 2)
         stretch = jnp.where(jnp.isinf(df), 1.0, jnp.exp(-0.5 * log_chi2_over_df))
         step = jnp.sum(same_rank(self.scale_tril, batch, 2) * z[..., None, :], axis=-1)
         return same_rank(self.loc, batch, 1) + stretch[..., None] * step

@@ -1,0 +1,134 @@
+"""The multivariate t against scipy and numpyro, its moments by sampling."""
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import numpyro.distributions as numpyro_dist
+import pytest
+import scipy.stats
+
+import mder_jax as mder
+
+
+def example(n, df=4.5, batch=(), seed=0):
+    rng = np.random.default_rng(seed)
+    L = np.tril(rng.normal(size=(*batch, n, n)) * 0.4)
+    L[..., range(n), range(n)] = np.exp(0.3 * rng.normal(size=(*batch, n)))
+    return mder.StudentT(df, jnp.asarray(rng.normal(size=(*batch, n))), jnp.asarray(L))
+
+
+def scipy_t(t):
+    L = np.asarray(t.scale_tril)
+    return scipy.stats.multivariate_t(np.asarray(t.loc), L @ L.T, df=float(t.df))
+
+
+@pytest.mark.parametrize("n", [1, 2, 3, 5, 8])
+@pytest.mark.parametrize("df", [0.8, 2.0, 4.5, 1e3])
+def test_log_prob_and_entropy_are_scipys(n, df):
+    t = example(n, df)
+    y = np.random.default_rng(1).normal(size=(20, n)) * 3
+    np.testing.assert_allclose(t.log_prob(y), scipy_t(t).logpdf(y).reshape(20), rtol=1e-9)
+    np.testing.assert_allclose(t.entropy(), scipy_t(t).entropy(), rtol=1e-9)
+
+
+@pytest.mark.parametrize("n", [1, 2, 3])
+def test_infinite_df_is_the_multivariate_normal(n):
+    t = example(n, np.inf)
+    L = np.asarray(t.scale_tril)
+    normal = scipy.stats.multivariate_normal(np.asarray(t.loc), L @ L.T)
+    y = np.random.default_rng(1).normal(size=(20, n))
+    np.testing.assert_allclose(t.log_prob(y), normal.logpdf(y), rtol=1e-9)
+    np.testing.assert_allclose(t.entropy(), normal.entropy(), rtol=1e-12)
+    np.testing.assert_allclose(t.covariance(), L @ L.T, rtol=1e-12)
+    draws = np.asarray(t.sample(jax.random.key(0), (100_000,)))
+    np.testing.assert_allclose(draws.mean(0), t.loc, atol=4 * np.sqrt(np.diag(L @ L.T) / 1e5).max())
+
+
+def test_numpyro_agrees_in_a_batch():
+    t = example(3, 5.0, batch=(6,))
+    y = jnp.asarray(np.random.default_rng(2).normal(size=(6, 3)))
+    reference = numpyro_dist.MultivariateStudentT(t.df, t.loc, t.scale_tril)
+    np.testing.assert_allclose(t.log_prob(y), reference.log_prob(y), rtol=1e-9)
+    np.testing.assert_allclose(linalg_diagonal(t.covariance()), reference.variance, rtol=1e-9)
+
+
+def linalg_diagonal(matrix):
+    return np.diagonal(np.asarray(matrix), axis1=-2, axis2=-1)
+
+
+@pytest.mark.parametrize("df", [0.7, 1.0, 1.5, 2.0, 2.5, 9.0])
+def test_mean_and_variance_exist_where_scipy_says(df):
+    t = example(1, df)
+    mean, variance = scipy.stats.t.stats(df, float(t.loc[0]), float(t.scale_tril[0, 0]))
+    np.testing.assert_allclose(t.mean()[0], mean)
+    np.testing.assert_allclose(t.covariance()[0, 0], variance)
+    pair = example(2, df).covariance()
+    assert bool(jnp.isfinite(pair[0, 1])) == (df > 2)
+
+
+@pytest.mark.parametrize("n", [1, 2, 4])
+def test_samples_have_the_stated_moments(n):
+    t = example(n, 9.0)
+    draws = np.asarray(t.sample(jax.random.key(3), (200_000,)))
+    centred = draws - np.asarray(t.loc)
+    error = centred.std(0) / np.sqrt(len(draws))
+    assert np.all(np.abs(draws.mean(0) - np.asarray(t.loc)) < 4 * error)
+    products = centred[:, :, None] * centred[:, None, :]
+    error = products.std(0) / np.sqrt(len(draws))
+    assert np.all(np.abs(products.mean(0) - np.asarray(t.covariance())) < 4 * error)
+    pit = scipy.stats.kstest(np.asarray(t.joint_pit(draws[:5000])), "uniform")
+    assert pit.pvalue > 1e-3
+
+
+def test_samples_for_few_degrees_of_freedom_are_finite():
+    draws = example(2, 0.05).sample(jax.random.key(0), (10_000,))
+    assert np.isfinite(np.asarray(draws)).mean() > 0.99 and not np.isnan(np.asarray(draws)).any()
+
+
+def test_marginal_in_any_order():
+    t = example(4, batch=(3,))
+    part = t.marginal([2, 0])
+    S = np.asarray(t.scale_tril @ t.scale_tril.mT)
+    np.testing.assert_allclose(part.scale_tril @ part.scale_tril.mT, S[:, [2, 0]][:, :, [2, 0]], rtol=1e-10)
+    np.testing.assert_array_equal(part.loc, t.loc[:, jnp.array([2, 0])])
+    np.testing.assert_array_equal(part.df, t.df)
+
+
+def test_conditional_times_marginal_is_the_joint():
+    t = example(4, batch=(3,))
+    y = jnp.asarray(np.random.default_rng(5).normal(size=(3, 4)))
+    given, other = jnp.array([3, 1]), jnp.array([0, 2])
+    product = t.marginal([3, 1]).log_prob(y[:, given]) + t.conditional([3, 1], y[:, given]).log_prob(y[:, other])
+    np.testing.assert_allclose(product, t.log_prob(y), rtol=1e-10)
+
+
+def test_conditional_of_a_gaussian():
+    t = example(2, np.inf)
+    S = np.asarray(t.scale_tril @ t.scale_tril.T)
+    given = t.conditional([0], jnp.array([0.7]))
+    np.testing.assert_allclose(given.loc, t.loc[1:] + S[1, 0] / S[0, 0] * (0.7 - t.loc[0]), rtol=1e-12)
+    np.testing.assert_allclose(given.scale_tril**2, [[S[1, 1] - S[1, 0] ** 2 / S[0, 0]]], rtol=1e-12)
+
+
+def test_cdf_quantiles_and_intervals_of_each_target():
+    t = example(3, 3.5, batch=(4,))
+    scale = np.sqrt(linalg_diagonal(t.scale_tril @ t.scale_tril.mT))
+    reference = scipy.stats.t(3.5, np.asarray(t.loc), scale)
+    y = np.random.default_rng(6).normal(size=(4, 3))
+    np.testing.assert_allclose(t.cdf(y), reference.cdf(y), rtol=1e-9)
+    np.testing.assert_allclose(t.ppf(0.3), reference.ppf(0.3), rtol=1e-9)
+    np.testing.assert_allclose(t.ppf(reference.cdf(y)), y, rtol=1e-8)
+    np.testing.assert_allclose(t.interval(0.9), reference.interval(0.9), rtol=1e-9)
+
+
+@pytest.mark.parametrize("n", [1, 2, 3, 8])
+def test_region_of_a_coverage_holds_that_share_of_samples(n):
+    t = example(n, 4.0)
+    draws = t.sample(jax.random.key(7), (40_000,))
+    inside = np.asarray(t.mahalanobis(draws)) <= float(t.region_radius(0.8))
+    assert abs(inside.mean() - 0.8) < 4 * np.sqrt(0.8 * 0.2 / 40_000)
+
+
+def test_gradient_at_the_location_is_zero_not_nan():
+    t = example(3)
+    np.testing.assert_array_equal(jax.grad(lambda y: t.log_prob(y))(t.loc), 0)
