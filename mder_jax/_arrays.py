@@ -25,8 +25,8 @@ Scalar = (int, float)
 
 @dataclass_transform(frozen_default=True)
 def pytree(cls: type[T]) -> type[T]:
-    """A frozen dataclass whose fields are the leaves; `__post_init__` runs for users, not when JAX rebuilds it."""
-    cls = dataclass(frozen=True, eq=False)(cls)
+    """A frozen dataclass whose fields are the leaves; its `__init__` runs for users, not when JAX rebuilds it."""
+    cls = dataclass(frozen=True, eq=False, init=False)(cls)
     names = [field.name for field in fields(cls)]  # type: ignore[arg-type]
 
     def flatten(value: T) -> tuple[tuple[Any, ...], None]:
@@ -90,9 +90,8 @@ def check_same(name: str, array: Array, shape: tuple[int, ...], of: str) -> None
 def common_batch(**batches: tuple[int, ...]) -> tuple[int, ...]:
     """The longest batch shape, of which each other must be the tail: axes are added in front, never stretched."""
     longest = max(batches.values(), key=len)
-    for name, shape in batches.items():
-        if shape != longest[len(longest) - len(shape) :]:
-            raise ValueError(f"the batch shapes do not agree: {name} has {shape} where another argument has {longest}")
+    if any(shape != longest[len(longest) - len(shape) :] for shape in batches.values()):
+        raise ValueError(f"batch shapes do not agree: {', '.join(f'{k} {v}' for k, v in batches.items())}")
     return longest
 
 

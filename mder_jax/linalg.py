@@ -5,12 +5,17 @@ than one library call per matrix, and it cannot hang: in jaxlib up to 0.10 two b
 same time inside one program wait for each other forever on a machine with two cores.
 """
 
+from collections.abc import Callable
+from typing import Any
+
 import jax
 import jax.numpy as jnp
 from jax import Array, lax
 
-# Up to this size a triangular solve is written out entry by entry; above, it is split in two halves.
-_UNROLLED = 8
+# Up to this size a triangular solve is written out entry by entry; above, it is a loop, which compiles faster.
+_UNROLLED = 16
+# Up to this size rows are left out by rotations written out entry by entry.
+_ROTATED = 4
 
 
 def tril_size(n: int) -> int:
@@ -64,7 +69,7 @@ def half_logdet(L: Array) -> Array:
 
 def matmul(A: Array, B: Array) -> Array:
     """A B; small factors as a fused sum of products, faster than one library call per matrix."""
-    if A.shape[-1] > _UNROLLED:
+    if A.shape[-1] > 8:
         return A @ B
     return jnp.sum(A[..., :, :, None] * B[..., None, :, :], axis=-2)
 
@@ -81,6 +86,8 @@ def whiten(L: Array, d: Array) -> Array:
       >>> print(whiten(jnp.array([[2.0, 0.0], [1.0, 4.0]]), jnp.array([2.0, 9.0])))
       [1. 2.]
     """
+    if d.shape[-1] <= 3:  # the derivative of so few operations is faster than another solve
+        return _forward(L, d)
 
     def product(x: Array) -> Array:
         return jnp.sum(jnp.tril(L) * x[..., None, :], axis=-1)
@@ -89,37 +96,37 @@ def whiten(L: Array, d: Array) -> Array:
 
 
 def _forward(L: Array, b: Array) -> Array:
-    """L⁻¹ b, row by row from the top."""
-    n = b.shape[-1]
-    if n > _UNROLLED:
-        half = n // 2
-        top = _forward(L[..., :half, :half], b[..., :half])
-        rest = b[..., half:] - jnp.sum(L[..., half:, :half] * top[..., None, :], axis=-1)
-        return jnp.concatenate([top, _forward(L[..., half:, half:], rest)], axis=-1)
-    solved: list[Array] = []
-    for j in range(n):
-        rest = b[..., j]
-        for k in range(j):
-            rest = rest - L[..., j, k] * solved[k]
-        solved.append(rest / L[..., j, j])
-    return jnp.stack(solved, axis=-1)
+    """L⁻¹ b, from the top."""
+    return _substitute(b, range(b.shape[-1]), lambda row, column: L[..., row, column])
 
 
 def _backward(L: Array, b: Array) -> Array:
-    """L⁻ᵀ b, row by row from the bottom."""
+    """L⁻ᵀ b, from the bottom."""
+    return _substitute(b, range(b.shape[-1])[::-1], lambda row, column: L[..., column, row])
+
+
+def _substitute(b: Array, order: range, entry: Callable[[Any, Any], Array]) -> Array:
+    """Solve a triangular system whose unknowns become known in the given order; entry(:, j) is a column."""
     n = b.shape[-1]
-    if n > _UNROLLED:
-        half = n // 2
-        bottom = _backward(L[..., half:, half:], b[..., half:])
-        rest = b[..., :half] - jnp.sum(L[..., half:, :half] * bottom[..., :, None], axis=-2)
-        return jnp.concatenate([_backward(L[..., :half, :half], rest), bottom], axis=-1)
-    solved: list[Array] = []
-    for j in reversed(range(n)):
-        rest = b[..., j]
-        for k, below in zip(reversed(range(j + 1, n)), solved, strict=True):
-            rest = rest - L[..., k, j] * below
-        solved.append(rest / L[..., j, j])
-    return jnp.stack(solved[::-1], axis=-1)
+    if n <= _UNROLLED:
+        solved: dict[int, Array] = {}
+        for j in order:
+            rest = b[..., j]
+            for k, known in solved.items():
+                rest = rest - entry(j, k) * known
+            solved[j] = rest / entry(j, j)
+        return jnp.stack([solved[j] for j in range(n)], axis=-1)
+    index = _axis(n, b.ndim)
+
+    def eliminate(step: Array, x: Array) -> Array:
+        j = order.start + order.step * step
+        known = jnp.take(x, j, axis=-1) / entry(j, j)
+        later = (index - j) * order.step > 0
+        return jnp.where(
+            later, x - entry(slice(None), j) * known[..., None], jnp.where(index == j, known[..., None], x)
+        )
+
+    return lax.fori_loop(0, n, eliminate, b)
 
 
 def whiten_columns(L: Array, B: Array) -> Array:
@@ -162,16 +169,44 @@ def _cholesky_jvp(primals: tuple[Array], tangents: tuple[Array]) -> tuple[Array,
     return L, _factor_tangent(L, 0.5 * M)
 
 
-def triangularise(B: Array, observed: Array | None = None) -> Array:
+def triangularise(B: Array) -> Array:
     """The lower-triangular L with positive diagonal and L Lᵀ = B Bᵀ, (..., k, m) -> (..., k, k), k ≤ m.
 
     One Householder reflection a row, so the condition number is not squared as it is by forming B Bᵀ.
-
-    With `observed` (..., k), for a lower-triangular B, the rows marked False are left out: their rows of the result
-    are those of the identity, and the others factor the Gram matrix of the observed rows alone. The column of a row
-    that was left out stays free to be reflected into the diagonal of the rows below it.
     """
-    return _triangularise(B, jnp.ones(B.shape[:-1], bool) if observed is None else observed)
+    return _triangularise(B, jnp.ones(B.shape[:-1], bool))
+
+
+def leave_rows_out(L: Array, observed: Array) -> Array:
+    """Factor of the observed rows of a lower-triangular L, (..., n, n) and (..., n) -> (..., n, n).
+
+    The rows not observed become those of the identity; the others factor the Gram matrix of the observed rows alone.
+    The column of a row that was left out stays free to be rotated into the diagonal of the rows below it.
+    """
+    n = L.shape[-1]
+    if n > _ROTATED:
+        return _triangularise(jnp.tril(L), observed)
+    entry = {(i, k): L[..., i, k] for i in range(n) for k in range(i + 1)}
+    seen = [observed[..., i] for i in range(n)]
+    for i in range(n):
+        for k in range(i):  # rotate column k into column i if row i is there and row k is not
+            below = jnp.where(seen[i] & ~seen[k], entry[i, k], 0.0)
+            length = jnp.sqrt(entry[i, i] ** 2 + below**2)
+            cosine, sine = entry[i, i] / length, below / length
+            entry[i, i] = length
+            for j in range(i + 1, n):
+                a, b = entry[j, i], entry[j, k]
+                entry[j, i], entry[j, k] = cosine * a + sine * b, cosine * b - sine * a
+    zero = jnp.zeros_like(entry[0, 0])
+    rows = [
+        [
+            jnp.where(seen[i], entry[i, k], 1.0) if k == i else jnp.where(seen[i] & seen[k], entry[i, k], 0.0)
+            for k in range(i + 1)
+        ]
+        + [zero] * (n - i - 1)
+        for i in range(n)
+    ]
+    return jnp.stack([jnp.stack(row, axis=-1) for row in rows], axis=-2)
 
 
 @jax.custom_jvp

@@ -173,7 +173,7 @@ def gaussian_link(raw: ArrayLike, n: int, full: bool = True) -> StudentT:
     else:
         scale = jnp.exp(jnp.clip(raw[..., n:], -LOG_DIAGONAL_BOUND, LOG_DIAGONAL_BOUND))
         tril = scale[..., :, None] * jnp.eye(n, dtype=raw.dtype).reshape((1,) * (raw.ndim - 1) + (n, n))
-    return StudentT(jnp.asarray(jnp.inf, raw.dtype), raw[..., :n], tril)
+    return StudentT(jnp.inf, raw[..., :n], tril)
 
 
 def inverse_gaussian_link(gaussian: StudentT, full: bool = True) -> Array:

@@ -11,10 +11,10 @@ import jax.numpy as jnp
 from jax import Array
 from jax.typing import ArrayLike
 
-from mder_jax import special
+from mder_jax import _gamma
 from mder_jax._arrays import check_above, check_same, floats, pytree, set_fields
 from mder_jax.niw import NIW
-from mder_jax.student_t import log_t_density
+from mder_jax.student_t import log_t_kernel
 
 
 @pytree
@@ -37,8 +37,8 @@ class NIG:
     alpha: Array
     beta: Array
 
-    def __post_init__(self) -> None:
-        mu, kappa, alpha, beta = floats(mu=self.mu, kappa=self.kappa, alpha=self.alpha, beta=self.beta)
+    def __init__(self, mu: ArrayLike, kappa: ArrayLike, alpha: ArrayLike, beta: ArrayLike) -> None:
+        mu, kappa, alpha, beta = floats(mu=mu, kappa=kappa, alpha=alpha, beta=beta)
         for name, array in (("kappa", kappa), ("alpha", alpha), ("beta", beta)):
             if array.ndim:
                 check_same(name, array, mu.shape, "mu")
@@ -72,7 +72,7 @@ def log_evidence(nig: NIG, y: ArrayLike) -> Array:
     y, _ = floats(y=y, mu=nig.mu)
     check_same("y", y, nig.mu.shape, "the NIG")
     df, spread = 2 * nig.alpha, nig.beta / nig.alpha * (1 + 1 / nig.kappa)
-    return log_t_density((y - nig.mu) ** 2, df, 1, special.half_step(df), spread)
+    return _gamma.half_step(df) + log_t_kernel((y - nig.mu) ** 2, df, spread, 1.0)
 
 
 def aleatoric(nig: NIG, definition: Literal["amini2020", "meinert2023"] = "amini2020") -> Array:

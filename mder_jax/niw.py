@@ -14,7 +14,7 @@ from jax import Array
 from jax.scipy.special import gammaln
 from jax.typing import ArrayLike
 
-from mder_jax import linalg, special
+from mder_jax import _gamma, linalg
 from mder_jax._arrays import (
     check_above,
     check_event,
@@ -29,7 +29,7 @@ from mder_jax._arrays import (
     same_rank,
     set_fields,
 )
-from mder_jax.student_t import StudentT, entropy_above_gaussian, log_t_density, moment_or_undefined
+from mder_jax.student_t import StudentT, entropy_above_gaussian, log_t_kernel, moment_or_undefined
 
 Definition = Literal["amini2020", "meinert2021", "meinert2023"]
 
@@ -55,8 +55,8 @@ class NIW:
     kappa: Array
     nu: Array
 
-    def __post_init__(self) -> None:
-        mu, L, kappa, nu = floats(mu=self.mu, L=self.L, kappa=self.kappa, nu=self.nu)
+    def __init__(self, mu: ArrayLike, L: ArrayLike, kappa: ArrayLike, nu: ArrayLike) -> None:
+        mu, L, kappa, nu = floats(mu=mu, L=L, kappa=kappa, nu=nu)
         check_rank("mu", mu, 1, "(..., n)")
         n = mu.shape[-1]
         check_same("L", L, (*mu.shape, n), f"mu {mu.shape} with one more axis")
@@ -96,7 +96,7 @@ def couple(mu: ArrayLike, L: ArrayLike, nu: ArrayLike, r: ArrayLike = 1.0) -> NI
     """
     nu, r, mu = floats(nu=nu, r=r, mu=mu)
     check_above("r", r, 0, "the coupling nu = r kappa")
-    return NIW(mu, jnp.asarray(L), nu / r, nu)
+    return NIW(mu, L, nu / r, nu)
 
 
 def degrees_of_freedom(niw: NIW) -> Array:
@@ -158,15 +158,15 @@ def _log_evidence_stable(niw: NIW, d: Array, observed: Array | None) -> Array:
     count: Array | float
     if observed is None:
         L, count = niw.L, float(niw.n)
-        centred = special.centred_log_gamma_ratio(df, niw.n)
+        centred = _gamma.centred_log_gamma_ratio(df, niw.n)
     else:
-        L, d = linalg.triangularise(jnp.tril(niw.L), observed), jnp.where(observed, d, 0.0)
+        L, d = linalg.leave_rows_out(niw.L, observed), jnp.where(observed, d, 0.0)
         number = jnp.sum(observed, axis=-1)
-        centred = special.centred_log_gamma_ratio_counted(df, number, niw.n)
+        centred = _gamma.centred_log_gamma_ratio_counted(df, number, niw.n)
         count = number.astype(df.dtype)
     white = linalg.whiten(L, d)
     q = jnp.sum(white * white, axis=-1)
-    return log_t_density(q, df, count, centred, spread) - linalg.half_logdet(L)
+    return centred + log_t_kernel(q, df, spread, count) - linalg.half_logdet(L)
 
 
 def _log_evidence_slogdet(niw: NIW, d: Array, observed: Array | None) -> Array:
@@ -220,7 +220,7 @@ def _wishart_constant(nu: Array, n: int) -> Array:
     for i in range(n):  # lnΓ(ν/2 - i/2) - (ν/2)(ln(ν/2) - 1)
         x = (nu - i) / 2
         slope = (x - 0.5) * jnp.log1p(-i / nu) - 0.5 * (i + 1) * jnp.log(nu / 2)
-        total = total + slope + 0.5 * i + 0.5 * math.log(2 * math.pi) + special.stirling_remainder(x)
+        total = total + slope + 0.5 * i + 0.5 * math.log(2 * math.pi) + _gamma.stirling_remainder(x)
     return total
 
 
@@ -352,5 +352,5 @@ def mutual_information(niw: NIW) -> Array:
     log_spread = jnp.log1p(1 / niw.kappa) + jnp.log1p((n - 1) / df)
     total = entropy_above_gaussian(df, n) + 0.5 * n * log_spread
     for i in range(n):  # minus ½ (E ln|Σ| - ln|Σ₀|)
-        total = total + 0.5 * (special.digamma_minus_log((nu - i) / 2) + jnp.log1p(-i / nu))
+        total = total + 0.5 * (_gamma.digamma_minus_log((nu - i) / 2) + jnp.log1p(-i / nu))
     return total

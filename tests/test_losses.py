@@ -25,7 +25,9 @@ def test_gaussian_nll_is_scipys(n):
     gaussian = mder.gaussian_link(rng.normal(size=(6, mder.num_outputs(n) - 1)), n)
     y = rng.normal(size=(6, n))
     L = np.asarray(gaussian.scale_tril)
-    expected = [-scipy.stats.multivariate_normal(m, f @ f.T).logpdf(v) for m, f, v in zip(gaussian.loc, L, y, strict=True)]
+    expected = [
+        -scipy.stats.multivariate_normal(m, f @ f.T).logpdf(v) for m, f, v in zip(gaussian.loc, L, y, strict=True)
+    ]
     np.testing.assert_allclose(mder.gaussian_nll(gaussian, y), expected, rtol=1e-9)
     np.testing.assert_allclose(mder.gaussian_nll(gaussian, y), -gaussian.log_prob(y), rtol=1e-10)
     if n == 1:  # eq:minnllgaussian

@@ -1,5 +1,7 @@
 """The NIW: density, samples, moments, posterior, marginals and information."""
 
+import itertools
+
 import jax
 import jax.numpy as jnp
 import mpmath
@@ -92,9 +94,7 @@ def test_epistemic_has_the_factor_r():
 
 def test_total_variance_is_aleatoric_plus_epistemic():
     niw = example(3, batch=(4,))
-    np.testing.assert_allclose(
-        mder.predictive(niw).covariance(), mder.aleatoric(niw) + mder.epistemic(niw), rtol=1e-10
-    )
+    np.testing.assert_allclose(mder.predictive(niw).covariance(), mder.aleatoric(niw) + mder.epistemic(niw), rtol=1e-10)
 
 
 def test_moments_do_not_exist_for_small_nu():
@@ -177,7 +177,7 @@ def test_mutual_information_has_no_unit_and_falls_with_evidence():
     moved = mder.NIW(niw.mu + 5, 1000 * niw.L, niw.kappa, niw.nu)
     np.testing.assert_allclose(mder.mutual_information(moved), mder.mutual_information(niw), rtol=1e-12)
     falling = [float(mder.mutual_information(mder.couple(niw.mu, niw.L, nu))) for nu in (2.0, 4.0, 50.0, 1e4, 1e8)]
-    assert all(a > b > 0 for a, b in zip(falling, falling[1:], strict=False))
+    assert all(a > b > 0 for a, b in itertools.pairwise(falling))
 
 
 def test_mutual_information_in_float32_keeps_its_relative_accuracy():

@@ -1,0 +1,1 @@
+"""Studies of the paper and of this library: ``python -m experiments --help``."""

@@ -1,0 +1,110 @@
+"""Bad input raises, and the message quotes what was wrong; what is promoted instead is written down here."""
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+import mder_jax as mder
+
+EYE = np.eye(2)
+
+
+def niw(batch=()):
+    return mder.NIW(np.zeros((*batch, 2)), np.broadcast_to(EYE, (*batch, 2, 2)), np.ones(batch), np.full(batch, 8.0))
+
+
+@pytest.mark.parametrize(
+    ("call", "quoted"),
+    [
+        (lambda: mder.NIW(0.0, EYE, 1.0, 8.0), r"mu must have shape \(\.\.\., n\); got \(\)"),
+        (lambda: mder.NIW(np.zeros(3), EYE, 1.0, 8.0), r"L must have shape \(3, 3\).*got \(2, 2\)"),
+        (lambda: mder.NIW(np.zeros((4, 2)), EYE, 1.0, 8.0), r"L must have shape \(4, 2, 2\).*got \(2, 2\)"),
+        (lambda: mder.NIW(np.zeros(2), EYE, np.ones(2), 8.0), r"kappa must have shape \(\).*got \(2,\)"),
+        (lambda: mder.NIW(np.zeros(2), EYE, 1.0, 1.0), r"nu must be greater than 1 .*n = 2.*got 1$"),
+        (lambda: mder.NIW(np.zeros(2), EYE, -0.5, 8.0), r"kappa must be greater than 0.*got -0\.5"),
+        (lambda: mder.NIW(np.zeros(2), -EYE, 1.0, 8.0), r"diagonal of L must be greater than 0.*got -1"),
+        (lambda: mder.NIW(np.zeros(2), EYE + 0.5, 1.0, 8.0), r"L must be lower-triangular; got 0\.5 above"),
+        (lambda: mder.NIW(np.zeros(2), EYE * 1j, 1.0, 8.0), r"L must hold real numbers; got dtype complex128"),
+        (lambda: mder.NIW(np.zeros(2), EYE > 0, 1.0, 8.0), r"L must hold real numbers; got dtype bool"),
+        (lambda: mder.couple(np.zeros(2), EYE, 8.0, r=0.0), r"r must be greater than 0.*got 0"),
+        (lambda: mder.StudentT(-1.0, np.zeros(2), EYE), r"df must be greater than 0.*got -1"),
+        (lambda: mder.StudentT(3.0, np.zeros(2), EYE.T + 1), r"scale_tril must be lower-triangular"),
+        (lambda: mder.NIG(np.zeros(3), np.ones(2), 2.0, 1.0), r"kappa must have shape \(3,\).*got \(2,\)"),
+        (lambda: mder.NIG(0.0, 1.0, 0.0, 1.0), r"alpha must be greater than 0.*got 0"),
+        (lambda: mder.log_evidence(niw((5,)), np.zeros(5)), r"y must have shape \(\.\.\., 2\).*got \(5,\)"),
+        (lambda: mder.log_evidence(niw((5,)), np.zeros((1, 2))), r"batch shapes do not agree.*\(1,\).*\(5,\)"),
+        (lambda: mder.log_evidence(niw(), np.zeros(2), form="det"), r"'stable' or 'slogdet'; got 'det'"),
+        (lambda: mder.log_evidence(niw(), np.array([0, np.nan])), r"NaN at index \(1,\).*missing=True"),
+        (lambda: mder.mder_nll(niw((5,)), np.zeros((4, 2))), r"y must have shape \(5, 2\).*got \(4, 2\)"),
+        (lambda: mder.mder_nll(niw(), np.zeros((4, 2))), r"y must have shape \(2,\).*got \(4, 2\)"),
+        (lambda: mder.der_loss(mder.NIG(np.zeros(5), 1.0, 2.0, 1.0), np.zeros((5, 1))), r"\(5,\).*got \(5, 1\)"),
+        (lambda: mder.gaussian_nll(mder.gaussian_link(np.zeros((5, 2)), 1), np.zeros(5)), r"\(5, 1\).*got \(5,\)"),
+        (lambda: mder.niw_link(np.zeros((4, 7)), n=2), r"n = 2 targets need 6 raw outputs; got shape \(4, 7\)"),
+        (lambda: mder.niw_link(0.0, n=2), r"need 6 raw outputs; got shape \(\)"),
+        (lambda: mder.niw_link(np.zeros(6), n=2, nu_min=0.5), r"n - 1 <= nu_min < nu_max; got n = 2, 0\.5"),
+        (lambda: mder.niw_link(np.zeros(6), n=2, nu_min=9.0, nu_max=9.0), r"got n = 2, 9, 9"),
+        (lambda: mder.inverse_niw_link(mder.couple(np.zeros(2), EYE, nu=13.5)), r"-nu must be greater than -13"),
+        (lambda: mder.nig_link(np.zeros(5)), r"one target needs 4 raw outputs; got shape \(5,\)"),
+        (lambda: mder.gaussian_link(np.zeros(6), n=2), r"n = 2 targets need 5 raw outputs; got shape \(6,\)"),
+        (lambda: mder.num_outputs(0), r"at least 1; got 0"),
+        (lambda: mder.marginal(niw(), [2]), r"numbered 0 to 1; got 2"),
+        (lambda: mder.marginal(niw(), [0, 0]), r"each once; got \(0, 0\)"),
+        (lambda: mder.predictive(niw()).marginal([]), r"at least one target.*got \(\)"),
+        (lambda: mder.predictive(niw()).conditional([0, 1], np.zeros(2)), r"all 2 targets are given"),
+        (lambda: mder.predictive(niw((3,))).conditional([0], np.zeros(3)), r"values must have shape \(3, 1\)"),
+        (lambda: mder.posterior(niw(), np.zeros((4, 3))), r"observations must have shape \(4, 2\).*got \(4, 3\)"),
+        (lambda: mder.posterior(niw(), np.array([[0.0, np.nan]])), r"observations hold a NaN"),
+        (lambda: mder.from_niw(niw()), r"one target; this NIW has 2"),
+        (lambda: mder.log_prob(niw(), np.zeros(2), np.zeros(2)), r"sigma must have shape \(2, 2\)"),
+        (lambda: mder.t_cdf(0.0, -2.0), r"df must be greater than 0.*got -2"),
+        (lambda: mder.t_cdf(np.zeros((3, 1)), np.ones(3)), r"batch shapes do not agree"),
+        (lambda: mder.log_gamma_ratio(-1.0, 2), r"x must be greater than 0.*got -1"),
+        (lambda: mder.joint_radius(0.9, 3.0, 0), r"at least 1; got 0"),
+        (lambda: mder.unpack_tril(jnp.zeros(5), 3), r"3 x 3 lower triangle has 6 entries; got shape \(5,\)"),
+        (lambda: mder.nig.total_evidence(mder.NIG(0.0, 1.0, 2.0, 1.0), "mine"), r"got 'mine'"),
+    ],
+)
+def test_message_quotes_what_was_wrong(call, quoted):
+    with pytest.raises((ValueError, TypeError), match=quoted):
+        call()
+
+
+def test_integers_take_the_float_type_of_the_others():
+    whole = mder.NIW(np.zeros(2, int), np.eye(2, dtype=int), 1, 8)
+    assert {leaf.dtype for leaf in jax.tree.leaves(whole)} == {jnp.dtype(jnp.float64)}
+    single = mder.NIW(np.zeros(2, np.float32), np.eye(2, dtype=int), 1, 8)
+    assert {leaf.dtype for leaf in jax.tree.leaves(single)} == {jnp.dtype(jnp.float32)}
+
+
+@pytest.mark.parametrize("dtype", [jnp.float16, jnp.bfloat16])
+def test_half_precision_is_computed_in_float32(dtype):
+    value = mder.mder_nll(mder.niw_link(jnp.zeros((3, 6), dtype), 2), jnp.zeros((3, 2), dtype))
+    assert value.dtype == jnp.float32
+
+
+def test_float32_with_float64_gives_float64():
+    value = mder.log_evidence(mder.NIW(np.zeros(2, np.float32), EYE, 1.0, 8.0), np.zeros(2))
+    assert value.dtype == jnp.float64
+
+
+def test_traced_values_are_not_checked_and_give_nan():
+    """Under jit there is no value to look at: ν below n − 1 gives NaN, not an error."""
+    value = jax.jit(lambda nu: mder.log_evidence(mder.NIW(np.zeros(2), EYE, 1.0, nu), np.ones(2)))(0.5)
+    assert bool(jnp.isnan(value))
+
+
+def test_traced_shapes_are_checked():
+    with pytest.raises(ValueError, match=r"y must have shape \(4, 2\)"):
+        jax.jit(lambda y: mder.mder_nll(niw((4,)), y))(jnp.zeros((4, 1)))
+
+
+def test_nan_parameters_stay_visible():
+    value = mder.log_evidence(mder.NIW(np.array([np.nan, 0.0]), EYE, 1.0, 8.0), np.zeros(2))
+    assert bool(jnp.isnan(value))
+
+
+def test_leading_axes_are_added_not_stretched():
+    t = mder.predictive(niw((5,)))
+    assert t.log_prob(np.zeros((7, 5, 2))).shape == (7, 5)
+    assert mder.log_evidence(niw(), np.zeros((7, 5, 2))).shape == (7, 5)

@@ -1,0 +1,86 @@
+"""The package as a whole: import order, lightness, README, equation table."""
+
+import ast
+import pathlib
+import re
+import subprocess
+import sys
+
+import pytest
+
+ROOT = pathlib.Path(__file__).parent.parent
+README = (ROOT / "README.md").read_text()
+ORDER = ["_arrays", "_gamma", "special", "linalg", "student_t", "niw", "nig", "links", "losses"]
+
+
+def imported(path):
+    for node in ast.walk(ast.parse(path.read_text())):
+        if isinstance(node, ast.ImportFrom) and node.module and node.module.split(".")[0] == "mder_jax":
+            inside = node.module.split(".")[1:]
+            yield from inside or [alias.name for alias in node.names]
+
+
+@pytest.mark.parametrize("path", sorted((ROOT / "mder_jax").glob("*.py")), ids=lambda path: path.stem)
+def test_imports_point_one_way(path):
+    if path.stem != "__init__":
+        assert path.stem in ORDER, "say where the new module stands"
+        assert all(ORDER.index(name) < ORDER.index(path.stem) for name in imported(path))
+
+
+def test_import_is_light_and_changes_no_setting():
+    script = """
+import sys, jax
+before = dict(jax.config.values)
+import mder_jax
+heavy = {"sklearn", "matplotlib", "flax", "optax", "scipy.stats", "pandas"} & set(sys.modules)
+assert not heavy, heavy
+assert dict(jax.config.values) == before
+assert not jax._src.xla_bridge._backends, "importing must not start a backend"
+"""
+    subprocess.run([sys.executable, "-W", "error", "-c", script], check=True)
+
+
+def test_readme_python_blocks_run():
+    blocks = re.findall(r"```python\n(.*?)```", README, re.S)
+    assert blocks
+    script = "\n".join(blocks)
+    result = subprocess.run([sys.executable, "-W", "error", "-c", script], capture_output=True, text=True)
+    assert result.returncode == 0, result.stderr
+    promised = re.findall(r"#> (.*)", script)
+    assert result.stdout.splitlines() == promised
+
+
+def test_equation_table_names_things_that_exist():
+    import mder_jax
+
+    table = README.split("## Equations")[1].split("\n## ")[0]
+    rows = [
+        [cell.strip() for cell in line.strip("|").split("|")] for line in table.splitlines() if line.startswith("| ")
+    ]
+    rows = [row for row in rows if "`" in row[1]]
+    assert len(rows) >= 20
+    tests = {path.name: path.read_text() for path in (ROOT / "tests").glob("test_*.py")}
+    for _, functions, where in rows:
+        for name in re.findall(r"`([\w.]+)`", functions):
+            target = mder_jax
+            for part in name.split("."):
+                target = getattr(target, part)
+        for file, test in re.findall(r"`(test_\w+\.py)::(\w+)`", where):
+            assert f"def {test}(" in tests[file], (file, test)
+        assert "::" in where
+
+
+def test_every_label_of_an_equation_in_the_paper_is_in_the_table():
+    paper = ROOT.parent / "shared" / "paper.tex"
+    if not paper.exists():
+        pytest.skip("the paper's source is not beside this checkout")
+    labels = set(re.findall(r"\\label\{(eq:\w+)\}", paper.read_text()))
+    missing = {label for label in labels if label not in README}
+    assert not missing
+
+
+def test_public_names_have_docstrings():
+    import mder_jax
+
+    for name in mder_jax.__all__:
+        assert (getattr(mder_jax, name).__doc__ or "").strip(), name
