@@ -1,5 +1,7 @@
 """Triangular algebra against numpy."""
 
+import itertools
+
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -8,7 +10,7 @@ from jax.test_util import check_grads
 
 from mder_jax import linalg
 
-SIZES = (1, 2, 3, 5, 8, 9, 17, 32)
+SIZES = (1, 2, 3, 4, 5, 8, 9, 17, 32)
 
 
 def factor(n, batch=(4,), seed=0):
@@ -44,8 +46,10 @@ def test_triangularise_is_the_cholesky_factor_of_the_gram_matrix(n):
 
 @pytest.mark.parametrize("n", SIZES)
 def test_rows_are_left_out(n):
-    L = factor(n)
-    observed = np.random.default_rng(3).uniform(size=(4, n)) < 0.6
+    """Every pattern of rows for n up to 5, some of them above."""
+    every = np.array(list(itertools.product([False, True], repeat=min(n, 5))))
+    observed = np.concatenate([every, np.random.default_rng(3).uniform(size=(len(every), n - every.shape[1])) < 0.6], 1)
+    L = factor(n, (len(observed),))
     ours = np.asarray(jax.jit(linalg.leave_rows_out)(L, jnp.asarray(observed)))
     for row, seen, full in zip(ours, observed, np.asarray(L), strict=True):
         np.testing.assert_array_equal(row[~seen], np.eye(n)[~seen])

@@ -172,6 +172,17 @@ def test_mutual_information_by_monte_carlo(n):
     assert abs(information.mean() - float(mder.mutual_information(niw))) < 4 * error
 
 
+@pytest.mark.parametrize("n", [1, 2, 3, 5])
+def test_mutual_information_from_scipys_entropy(n):
+    niw = example(n)
+    t, nu = mder.predictive(niw), float(niw.nu)
+    entropy = scipy.stats.multivariate_t(np.zeros(n), mder.linalg.gram(t.scale_tril), df=float(t.df)).entropy()
+    digammas = float(sum(mpmath.digamma((nu + 1 - i) / 2) for i in range(1, n + 1)))
+    mean_logdet = np.linalg.slogdet(nu * mder.linalg.gram(niw.L))[1] - n * np.log(2) - digammas
+    expected = entropy - n / 2 * np.log(2 * np.pi * np.e) - mean_logdet / 2
+    np.testing.assert_allclose(mder.mutual_information(niw), expected, rtol=1e-9)
+
+
 def test_mutual_information_has_no_unit_and_falls_with_evidence():
     niw = example(2)
     moved = mder.NIW(niw.mu + 5, 1000 * niw.L, niw.kappa, niw.nu)

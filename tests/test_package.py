@@ -46,7 +46,8 @@ def test_readme_python_blocks_run():
     script = "\n".join(blocks)
     result = subprocess.run([sys.executable, "-W", "error", "-c", script], capture_output=True, text=True)
     assert result.returncode == 0, result.stderr
-    promised = re.findall(r"#> (.*)", script)
+    promised = re.findall(r"# prints: (.*)", script)
+    assert promised
     assert result.stdout.splitlines() == promised
 
 
