@@ -78,7 +78,8 @@ def float32_error(rng: np.random.Generator, points: int, nu: float, scale: float
     results = {}
     for form in ("stable", "slogdet"):
         value = np.asarray(_evidence(mu, L, kappa, y, form), np.float64)
-        results[form] = float(np.quantile(np.abs(value - exact), 0.9))
+        error = np.where(np.isfinite(value), np.abs(value - exact), np.inf)
+        results[form] = float(np.sort(error)[int(0.9 * points)])
     return results
 
 

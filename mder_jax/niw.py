@@ -110,7 +110,11 @@ def _spread(niw: NIW) -> Array:
 
 
 def predictive(niw: NIW) -> StudentT:
-    r"""The distribution of one new y, eq:modev: :math:`t_{ν-n+1}(μ_0, \frac{1}{ν-n+1} \frac{1+κ}{κ} Ψ)`."""
+    r"""The distribution of one new y, eq:modev and eq:modev21: :math:`t_{ν-n+1}(μ_0, \frac{1}{ν-n+1} \frac{1+κ}{κ} Ψ)`.
+
+    It is the integral eq:modev1 over (μ, Σ), done with eq:trick1 (for μ) and eq:trick2 (for Σ), whose densities
+    integrate to one (eq:normnorm, eq:normiw).
+    """
     return StudentT(degrees_of_freedom(niw), niw.mu, jnp.sqrt(_spread(niw))[..., None, None] * niw.L)
 
 
@@ -123,7 +127,9 @@ def log_evidence(niw: NIW, y: ArrayLike, form: Literal["stable", "slogdet"] = "s
     .. math:: \lnΓ(\tfrac{ν+1}2) - \lnΓ(\tfrac{ν-n+1}2) - \tfrac n2 \ln\left(π ν \tfrac{1+κ}κ\right) - \sum_j \ln L_{jj}
               - \tfrac{ν+1}2 \ln\left(1 + \tfrac{κ}{1+κ} \tfrac qν\right)
 
-    ``form="slogdet"`` is eq:nll as printed, with `gammaln` and `slogdet`: the reference the other is tested against.
+    which is eq:nll2 and, before the logarithm, eq:modev22 with the determinants taken apart.
+
+    ``form="slogdet"`` is eq:nll (eq:nll1) as printed, with `gammaln` and `slogdet`: the reference for the other.
 
     Args:
       niw: batch shape (...).
@@ -194,8 +200,9 @@ def _log_evidence_slogdet(niw: NIW, d: Array, observed: Array | None) -> Array:
 def log_prob(niw: NIW, mu: ArrayLike, sigma: ArrayLike) -> Array:
     r"""ln NIW(μ, Σ), eq:niw: (..., n) and a covariance (..., n, n) -> (...).
 
-    With Σ = C Cᵀ and W = C⁻¹L the inverse-Wishart part is −(ν/2)(‖W‖² − ln|WWᵀ| − n) − ½(n+1) ln|Σ| and a constant
-    whose gamma functions are taken by Stirling's remainder, so that a large ν does not cancel.
+    The normal part is eq:gauss (eq:gausstr with a trace). With Σ = C Cᵀ and W = C⁻¹L the inverse-Wishart part is
+    −(ν/2)(‖W‖² − ln|WWᵀ| − n) − ½(n+1) ln|Σ| and a constant whose gamma functions are taken by Stirling's remainder,
+    so that a large ν does not cancel.
     """
     mu, sigma, _ = floats(mu=mu, sigma=sigma, loc=niw.mu)
     n, nu = niw.n, niw.nu
@@ -302,7 +309,8 @@ def posterior(niw: NIW, observations: ArrayLike) -> NIW:
     .. math:: κ' = κ + m, \; ν' = ν + m, \; μ_0' = \frac{κ μ_0 + m \bar y}{κ + m}, \;
               Ψ' = Ψ + \sum_i (y_i - \bar y)(y_i - \bar y)^\top + \frac{κ m}{κ + m} (μ_0 - \bar y)(μ_0 - \bar y)^\top
 
-    The average is over the m observations. Ψ' is never formed: its factor is that of the rows stacked.
+    Location eq:postdens_mu, scale eq:postdens_var. The average is over the m observations. Ψ' is never formed: its
+    factor is that of the rows stacked.
 
     Example:
       >>> print(posterior(couple(jnp.zeros(2), jnp.eye(2), nu=8.0), jnp.ones((3, 2))).nu)
