@@ -9,6 +9,7 @@ The rules, in one place:
 * **value.** Concrete arrays are checked and the offending value is quoted. Traced ones cannot be.
 """
 
+import operator
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, fields
 from typing import Any, TypeVar, dataclass_transform
@@ -52,13 +53,20 @@ def set_fields(value: Any, **leaves: Any) -> None:
 
 def floats(**arguments: ArrayLike) -> list[Array]:
     """The arguments as arrays of one float dtype; names are for the error message."""
-    arrays = {name: _array(name, value) for name, value in arguments.items() if not isinstance(value, Scalar)}
+    arrays = {name: _array(name, value) for name, value in arguments.items() if type(value) not in Scalar}
     kinds = {array.dtype for array in arrays.values() if jnp.issubdtype(array.dtype, jnp.floating)}
     if kinds:
         dtype = jnp.float64 if jnp.dtype(jnp.float64) in kinds else jnp.float32
     else:
         dtype = jnp.result_type(float)
     return [jnp.asarray(arrays.get(name, value), dtype) for name, value in arguments.items()]
+
+
+def floats_with(tree: T, **arguments: ArrayLike) -> tuple[T, list[Array]]:
+    """A pytree of floats and further arguments, all in one float dtype."""
+    leaves = jax.tree.leaves(tree)
+    *arrays, like = floats(**arguments, like=leaves[0])
+    return jax.tree.map(lambda leaf: leaf.astype(like.dtype), tree), arrays
 
 
 def _array(name: str, value: Any) -> Array:
@@ -69,9 +77,9 @@ def _array(name: str, value: Any) -> Array:
 
 
 def check_rank(name: str, array: Array, rank: int, event: str) -> None:
-    """Raise unless the array has at least the axes of its event."""
-    if array.ndim < rank:
-        raise ValueError(f"{name} must have shape {event}; got {array.shape}")
+    """Raise unless the array has at least the axes of its event, and a last axis that is not empty."""
+    if array.ndim < rank or array.shape[-1] == 0:
+        raise ValueError(f"{name} must have shape {event} with n >= 1; got {array.shape}")
 
 
 def check_event(name: str, array: Array, event: tuple[int, ...], of: str) -> None:
@@ -101,6 +109,12 @@ def same_rank(array: Array, batch: tuple[int, ...], event_rank: int) -> Array:
     return jnp.reshape(array, (1,) * missing + array.shape)
 
 
+def check_coverage(coverage: Array) -> None:
+    """Raise if a concrete coverage is not a probability."""
+    if is_concrete(coverage) and not np.all((np.asarray(coverage) >= 0) & (np.asarray(coverage) <= 1)):
+        raise ValueError(f"coverage is a probability between 0 and 1; got {coverage}")
+
+
 def is_concrete(array: Array | np.ndarray) -> bool:
     """Whether there are values to look at."""
     return not isinstance(array, jax.core.Tracer)
@@ -127,7 +141,9 @@ def check_tril(name: str, array: Array) -> None:
 
 def check_index(index: Sequence[int], n: int, *, empty: bool = False) -> tuple[int, ...]:
     """Target numbers as a tuple in 0 .. n-1, negative ones counted from the end, without repeats."""
-    chosen = tuple(int(i) for i in index)
+    if np.ndim(index) != 1 or any(isinstance(i, bool | np.bool_) for i in index):
+        raise TypeError(f"name targets by a list of their numbers, such as [0]; got {index}")
+    chosen = tuple(operator.index(i) for i in index)
     outside = [i for i in chosen if not -n <= i < n]
     if outside:
         raise ValueError(f"targets are numbered 0 to {n - 1}; got {outside[0]}")

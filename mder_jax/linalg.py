@@ -11,6 +11,9 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 from jax import Array, lax
+from jax.typing import ArrayLike
+
+from mder_jax._arrays import check_event, check_rank, floats
 
 # Up to this size a triangular solve is written out entry by entry; above, it is a loop, which compiles faster.
 _UNROLLED = 16
@@ -28,7 +31,7 @@ def tril_size(n: int) -> int:
     return n * (n + 1) // 2
 
 
-def unpack_tril(entries: Array, n: int) -> Array:
+def unpack_tril(entries: ArrayLike, n: int) -> Array:
     """The rows of a lower-triangular matrix, (..., n(n+1)/2) -> (..., n, n), in the order the paper packs them.
 
     Example:
@@ -36,6 +39,7 @@ def unpack_tril(entries: Array, n: int) -> Array:
       [[1. 0.]
        [2. 3.]]
     """
+    (entries,) = floats(entries=entries)
     if entries.shape[-1:] != (tril_size(n),):
         raise ValueError(f"a {n} x {n} lower triangle has {tril_size(n)} entries; got shape {entries.shape}")
     rows = []
@@ -57,13 +61,15 @@ def diagonal(matrix: Array) -> Array:
     return jnp.sum(jnp.where(jnp.eye(n, dtype=bool).reshape((1,) * (matrix.ndim - 2) + (n, n)), matrix, 0.0), axis=-1)
 
 
-def half_logdet(L: Array) -> Array:
+def half_logdet(L: ArrayLike) -> Array:
     """½ ln|L Lᵀ| = Σ_j ln L_jj, (..., n, n) -> (...).
 
     Example:
       >>> print(half_logdet(jnp.array([[1.0, 0.0], [5.0, 1.0]])))
       0.0
     """
+    (L,) = floats(L=L)
+    check_event("L", L, (L.shape[-1],) * 2, "a square matrix")
     return jnp.sum(jnp.log(diagonal(L)), axis=-1)
 
 
@@ -79,13 +85,16 @@ def gram(L: Array) -> Array:
     return matmul(L, jnp.swapaxes(L, -1, -2))
 
 
-def whiten(L: Array, d: Array) -> Array:
+def whiten(L: ArrayLike, d: ArrayLike) -> Array:
     """L⁻¹ d by forward substitution, (..., n, n) and (..., n) -> (..., n); derivatives by one more solve.
 
     Example:
       >>> print(whiten(jnp.array([[2.0, 0.0], [1.0, 4.0]]), jnp.array([2.0, 9.0])))
       [1. 2.]
     """
+    L, d = floats(L=L, d=d)
+    check_rank("d", d, 1, "(..., n)")
+    check_event("L", L, (d.shape[-1],) * 2, f"d {d.shape}")
     if d.shape[-1] <= 3:  # the derivative of so few operations is faster than another solve
         return _forward(L, d)
 

@@ -14,7 +14,7 @@ from jax import Array
 from jax.typing import ArrayLike
 
 from mder_jax import linalg
-from mder_jax._arrays import check_above, floats
+from mder_jax._arrays import check_above, floats, is_concrete
 from mder_jax.nig import NIG
 from mder_jax.niw import NIW, couple
 from mder_jax.student_t import StudentT
@@ -72,30 +72,33 @@ def inverse_niw_link(niw: NIW, nu_min: float | None = None, nu_max: float | None
       [0.1 0.2 0.3 0.4 0.5 0.6]
     """
     low, high = _nu_bounds(niw.n, nu_min, nu_max)
-    check_above("nu", niw.nu, low, "nu_min of the gate")
-    check_above("-nu", -niw.nu, -high, "nu_max of the gate")
+    if is_concrete(niw.nu) and not np.all((np.asarray(niw.nu) >= low) & (np.asarray(niw.nu) <= high)):
+        raise ValueError(f"nu must lie within the gate, {low:g} to {high:g}; got {niw.nu}")
     return jnp.concatenate([niw.mu, _tril_with_log(niw.L), _inverse_gate(niw.nu, low, high)[..., None]], axis=-1)
 
 
 def _nu_bounds(n: int, nu_min: float | None, nu_max: float | None) -> tuple[float, float]:
     low = n + 1.0 if nu_min is None else float(nu_min)
     high = max(n + 11.0, low + 10.0) if nu_max is None else float(nu_max)
-    if not n - 1 <= low < high:
-        raise ValueError(f"the bounds of nu must satisfy n - 1 <= nu_min < nu_max; got n = {n}, {low:g}, {high:g}")
+    if not n - 1 <= low < high or (high > 1e30 and not math.isinf(high)):
+        wanted = "n - 1 <= nu_min < nu_max, and nu_max up to 1e30 or inf"
+        raise ValueError(f"the bounds of nu must satisfy {wanted}; got n = {n}, {low:g}, {high:g}")
     return low, high
 
 
 def _gate(p: Array, low: float, high: float) -> Array:
     middle, half = (high + low) / 2, (high - low) / 2
     value = low + jax.nn.softplus(p) if math.isinf(high) else middle + half * jnp.tanh(p)
-    # Rounding may land on the bound itself, where the moments are infinite.
-    return jnp.maximum(value, np.nextafter(p.dtype.type(low), p.dtype.type(np.inf)))
+    # Rounding may land on the bound itself, where the moments are infinite. The smallest normal number is for low = 0.
+    above = max(np.nextafter(p.dtype.type(low), p.dtype.type(np.inf)), jnp.finfo(p.dtype).tiny)
+    return jnp.maximum(value, above)
 
 
 def _inverse_gate(nu: Array, low: float, high: float) -> Array:
     if math.isinf(high):
         return inverse_softplus(nu - low)
-    return jnp.arctanh((nu - (high + low) / 2) / ((high - low) / 2))
+    saturated = 1 - float(jnp.finfo(nu.dtype).eps)
+    return jnp.arctanh(jnp.clip((nu - (high + low) / 2) / ((high - low) / 2), -saturated, saturated))
 
 
 def inverse_softplus(x: Array) -> Array:

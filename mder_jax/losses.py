@@ -13,7 +13,7 @@ from jax.typing import ArrayLike
 from mder_jax import linalg
 from mder_jax import nig as _nig
 from mder_jax import niw as _niw
-from mder_jax._arrays import check_same, floats
+from mder_jax._arrays import check_same, floats, floats_with
 from mder_jax.nig import NIG
 from mder_jax.niw import NIW
 from mder_jax.student_t import StudentT
@@ -35,7 +35,7 @@ def mder_nll(niw: NIW, y: ArrayLike, missing: bool = True) -> Array:
       >>> print(f"{mder_nll(niw, jnp.array([[0.5, jnp.nan]]))[0]:.4f}")
       1.1898
     """
-    y, _ = floats(y=y, mu=niw.mu)
+    (y,) = floats(y=y)
     check_same("y", y, niw.mu.shape, "the NIW's mu")
     return -_niw.log_evidence(niw, y, missing=missing)
 
@@ -49,7 +49,7 @@ def evidence_regulariser(
       >>> print(evidence_regulariser(NIG(mu=0.0, kappa=1.0, alpha=2.0, beta=1.0), 0.5))
       2.0
     """
-    y, _ = floats(y=y, mu=nig.mu)
+    nig, (y,) = floats_with(nig, y=y)
     check_same("y", y, nig.mu.shape, "the NIG")
     return jnp.abs(y - nig.mu) * _nig.total_evidence(nig, definition)
 
@@ -76,8 +76,8 @@ def gaussian_nll(gaussian: StudentT, y: ArrayLike) -> Array:
       >>> print(f"{gaussian_nll(gaussian, jnp.zeros(1)):.4f}")
       0.9189
     """
-    y, loc = floats(y=y, loc=gaussian.loc)
-    check_same("y", y, loc.shape, "the Gaussian's loc")
+    gaussian, (y,) = floats_with(gaussian, y=y)
+    check_same("y", y, gaussian.loc.shape, "the Gaussian's loc")
     L = gaussian.scale_tril
-    white = linalg.whiten(L, y - loc)
+    white = linalg.whiten(L, y - gaussian.loc)
     return 0.5 * gaussian.n * math.log(2 * math.pi) + linalg.half_logdet(L) + 0.5 * jnp.sum(white * white, axis=-1)

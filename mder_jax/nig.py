@@ -12,7 +12,7 @@ from jax import Array
 from jax.typing import ArrayLike
 
 from mder_jax import _gamma
-from mder_jax._arrays import check_above, check_same, floats, pytree, set_fields
+from mder_jax._arrays import check_above, check_same, floats, floats_with, pytree, set_fields
 from mder_jax.niw import NIW
 from mder_jax.student_t import log_t_kernel
 
@@ -55,7 +55,9 @@ def to_niw(nig: NIG) -> NIW:
 def from_niw(niw: NIW) -> NIG:
     """The same distribution as a NIG, for a NIW with n = 1: α = ν/2, β = ν L²/2."""
     if niw.n != 1:
-        raise ValueError(f"a NIG describes one target; this NIW has {niw.n} (take niw.marginal of one of them)")
+        raise ValueError(
+            f"a NIG describes one target; this NIW has {niw.n} (take mder_jax.marginal(niw, [j]) for target j)"
+        )
     return NIG(niw.mu[..., 0], niw.kappa, niw.nu / 2, niw.nu / 2 * niw.L[..., 0, 0] ** 2)
 
 
@@ -69,7 +71,7 @@ def log_evidence(nig: NIG, y: ArrayLike) -> Array:
       >>> print(f"{log_evidence(NIG(mu=0.0, kappa=1.0, alpha=2.0, beta=1.0), 0.5):.4f}")
       -1.1324
     """
-    y, _ = floats(y=y, mu=nig.mu)
+    nig, (y,) = floats_with(nig, y=y)
     check_same("y", y, nig.mu.shape, "the NIG")
     df, spread = 2 * nig.alpha, nig.beta / nig.alpha * (1 + 1 / nig.kappa)
     return _gamma.half_step(df) + log_t_kernel((y - nig.mu) ** 2, df, spread, 1.0)
@@ -85,10 +87,11 @@ def aleatoric(nig: NIG, definition: Literal["amini2020", "meinert2023"] = "amini
 
 
 def epistemic(nig: NIG, definition: Literal["amini2020", "meinert2023"] = "amini2020") -> Array:
-    """What is not known of the mean: "amini2020" var[μ] = E[σ²]/κ, unit y² (eq:uncs); "meinert2023" 1/√κ, no unit."""
+    """What is not known of the mean: "amini2020" var[μ] = E[σ²]/κ, unit y² (eq:uncs; ∞ for α ≤ 1, NaN for
+    α ≤ ½); "meinert2023" 1/√κ, no unit."""
     if definition == "meinert2023":
         return 1 / jnp.sqrt(nig.kappa)
-    return aleatoric(nig, definition) / nig.kappa
+    return jnp.where(nig.alpha > 0.5, aleatoric(nig, definition) / nig.kappa, jnp.nan)
 
 
 def total_evidence(nig: NIG, definition: Literal["amini2020", "meinert2021"] = "meinert2021") -> Array:

@@ -24,6 +24,7 @@ from mder_jax._arrays import (
     check_tril,
     common_batch,
     floats,
+    floats_with,
     is_concrete,
     pytree,
     same_rank,
@@ -145,18 +146,24 @@ def log_evidence(niw: NIW, y: ArrayLike, form: Literal["stable", "slogdet"] = "s
     """
     if form not in ("stable", "slogdet"):
         raise ValueError(f"form must be 'stable' or 'slogdet'; got {form!r}")
-    y, _ = floats(y=y, mu=niw.mu)
+    niw, (y,) = floats_with(niw, y=y)
     check_event("y", y, (niw.n,), f"mu {niw.mu.shape}")
     if not missing and is_concrete(y) and np.isnan(y).any():
         where = tuple(int(i) for i in np.argwhere(np.isnan(y))[0])
         raise ValueError(f"y has a NaN at index {where}; pass missing=True if it means 'not observed'")
     batch = common_batch(y=y.shape[:-1], mu=niw.batch_shape)
     d = jnp.broadcast_to(same_rank(y, batch, 1) - same_rank(niw.mu, batch, 1), (*batch, niw.n))
-    niw = jax.tree.map(lambda leaf: jnp.broadcast_to(leaf, batch + leaf.shape[len(niw.batch_shape) :]), niw)
-    observed = ~jnp.isnan(d) if missing else None
+    niw = _broadcast(niw, batch)
+    observed = jnp.broadcast_to(~jnp.isnan(y), d.shape) if missing else None
     if form == "slogdet":
         return _log_evidence_slogdet(niw, d, observed)
     return _log_evidence_stable(niw, d, observed)
+
+
+def _broadcast(niw: NIW, batch: tuple[int, ...]) -> NIW:
+    """The same NIW with more batch axes in front."""
+    own = len(niw.batch_shape)
+    return jax.tree.map(lambda leaf: jnp.broadcast_to(leaf, batch + leaf.shape[own:]), niw)
 
 
 def _log_evidence_stable(niw: NIW, d: Array, observed: Array | None) -> Array:
@@ -204,10 +211,13 @@ def log_prob(niw: NIW, mu: ArrayLike, sigma: ArrayLike) -> Array:
     −(ν/2)(‖W‖² − ln|WWᵀ| − n) − ½(n+1) ln|Σ| and a constant whose gamma functions are taken by Stirling's remainder,
     so that a large ν does not cancel.
     """
-    mu, sigma, _ = floats(mu=mu, sigma=sigma, loc=niw.mu)
-    n, nu = niw.n, niw.nu
-    check_same("mu", mu, niw.mu.shape, "the NIW's mu")
-    check_same("sigma", sigma, niw.L.shape, "the NIW's L")
+    niw, (mu, sigma) = floats_with(niw, mu=mu, sigma=sigma)
+    n = niw.n
+    check_event("mu", mu, (n,), f"the NIW's mu {niw.mu.shape}")
+    batch = common_batch(mu=mu.shape[:-1], niw=niw.batch_shape)
+    check_same("sigma", sigma, (*batch, n, n), "mu with one more axis")
+    niw, mu = _broadcast(niw, batch), jnp.broadcast_to(mu, (*batch, n))
+    nu = niw.nu
     C = linalg.cholesky(sigma)
     white = linalg.whiten(C, mu - niw.mu)
     normal = (
@@ -231,9 +241,9 @@ def _wishart_constant(nu: Array, n: int) -> Array:
     return total
 
 
-def sample(key: Array, niw: NIW, shape: Sequence[int] = ()) -> Draw:
-    """Draws of (μ, Σ) with leading axes `shape`, by Bartlett's decomposition of the Wishart."""
-    n, batch = niw.n, (*shape, *niw.batch_shape)
+def sample(key: Array, niw: NIW, shape: int | Sequence[int] = ()) -> Draw:
+    """Draws of (μ, Σ) with leading axes `shape`, by Bartlett's decomposition of the Wishart; ν must be finite."""
+    n, batch = niw.n, (*np.atleast_1d(np.asarray(shape, int)).tolist(), *niw.batch_shape)
     dtype = niw.mu.dtype
     chi_key, normal_key, mean_key = jax.random.split(key, 3)
     df = jnp.broadcast_to(niw.nu[..., None], (*batch, n)) - jnp.arange(n, dtype=dtype).reshape((1,) * len(batch) + (n,))
@@ -257,7 +267,7 @@ def aleatoric(niw: NIW, definition: Definition = "meinert2021") -> Array:
     "meinert2023"   √S_jj, the width of the predictive t (Meinert et al. 2023)     (..., n)    y
     ==============  ============================================================  ==========  ==========
 
-    The first two are infinite on the diagonal (and undefined off it) for ν ≤ n + 1.
+    The first two are infinite on the diagonal, and undefined off it, for ν ≤ n + 1.
 
     Example:
       >>> print(aleatoric(couple(jnp.zeros(2), jnp.eye(2), nu=9.0))[0, 0])
@@ -266,8 +276,8 @@ def aleatoric(niw: NIW, definition: Definition = "meinert2021") -> Array:
     _check_definition(definition)
     if definition == "meinert2023":
         return predictive(niw).marginal_scale()
-    excess = niw.nu - (niw.n + 1)
-    covariance = moment_or_undefined(_mean_factor(niw)[..., None, None] * linalg.gram(niw.L), excess)
+    # The variances are positive and so infinite, never undefined, where the mean does not exist.
+    covariance = _moment(niw, jnp.ones_like(niw.nu), jnp.maximum(niw.nu - (niw.n + 1), -0.5))
     return linalg.diagonal(covariance) if definition == "amini2020" else covariance
 
 
@@ -282,6 +292,8 @@ def epistemic(niw: NIW, definition: Definition = "meinert2021") -> Array:
     "meinert2023"   1/√κ: relative to the noise, no unit                           (...)       1
     ==============  ============================================================  ==========  ==========
 
+    The first two are infinite on the diagonal for n < ν ≤ n + 1, and undefined below, where E[μ] is too.
+
     Example:
       >>> print(epistemic(couple(jnp.zeros(2), jnp.eye(2), nu=9.0, r=3.0))[0, 0])
       0.5
@@ -289,13 +301,14 @@ def epistemic(niw: NIW, definition: Definition = "meinert2021") -> Array:
     _check_definition(definition)
     if definition == "meinert2023":
         return 1 / jnp.sqrt(niw.kappa)
-    noise = aleatoric(niw, definition)
-    return noise / niw.kappa.reshape(niw.batch_shape + (1,) * (noise.ndim - len(niw.batch_shape)))
+    covariance = _moment(niw, niw.kappa, niw.nu - (niw.n + 1))
+    return linalg.diagonal(covariance) if definition == "amini2020" else covariance
 
 
-def _mean_factor(niw: NIW) -> Array:
-    """ν/(ν − n − 1), the factor on Σ₀ in E[Σ]."""
-    return 1 + (niw.n + 1) / (niw.nu - (niw.n + 1))
+def _moment(niw: NIW, divisor: Array, margin: Array) -> Array:
+    """ν/(ν − n − 1) Σ₀ / divisor, or what `moment_or_undefined` says where it does not exist."""
+    factor = (1 + (niw.n + 1) / (niw.nu - (niw.n + 1))) / divisor
+    return moment_or_undefined(factor[..., None, None] * linalg.gram(niw.L), margin)
 
 
 def _check_definition(definition: str) -> None:
@@ -316,7 +329,7 @@ def posterior(niw: NIW, observations: ArrayLike) -> NIW:
       >>> print(posterior(couple(jnp.zeros(2), jnp.eye(2), nu=8.0), jnp.ones((3, 2))).nu)
       11.0
     """
-    y, _ = floats(observations=observations, mu=niw.mu)
+    niw, (y,) = floats_with(niw, observations=observations)
     check_rank("observations", y, 2, "(..., m, n)")
     m = y.shape[-2]
     check_same("observations", y, (*niw.batch_shape, m, niw.n), f"m rows for the NIW's mu {niw.mu.shape}")
@@ -326,11 +339,11 @@ def posterior(niw: NIW, observations: ArrayLike) -> NIW:
         return niw
     kappa, nu = niw.kappa + m, niw.nu + m
     average = jnp.mean(y, axis=-2)
-    shift = jnp.sqrt(m * niw.kappa / kappa)[..., None] * (niw.mu - average)
-    root = jnp.sqrt(niw.nu)[..., None, None] * niw.L
+    shift = jnp.sqrt(m / (1 + m / niw.kappa))[..., None] * (niw.mu - average)
     deviations = jnp.swapaxes(y - average[..., None, :], -1, -2)
-    stacked = jnp.concatenate([root, deviations, shift[..., :, None]], axis=-1)
-    L = linalg.triangularise(stacked) / jnp.sqrt(nu)[..., None, None]
+    scatter = jnp.concatenate([deviations, shift[..., :, None]], axis=-1)
+    prior_share = jnp.sqrt(1 - m / nu)[..., None, None]  # √(ν/ν'), also for ν = ∞
+    L = linalg.triangularise(jnp.concatenate([prior_share * niw.L, scatter / jnp.sqrt(nu)[..., None, None]], axis=-1))
     mu = niw.mu + (m / kappa)[..., None] * (average - niw.mu)
     return NIW(mu, L, kappa, nu)
 
@@ -343,8 +356,9 @@ def total_evidence(niw: NIW) -> Array:
 def marginal(niw: NIW, targets: Sequence[int]) -> NIW:
     """The NIW of some targets, in the given order: their part of μ₀ and Ψ, same κ, ν less the number left out."""
     index = jnp.array(check_index(targets, niw.n))
-    nu = niw.nu - (niw.n - len(index))
-    tril = linalg.triangularise(niw.L[..., index, :]) * jnp.sqrt(niw.nu / nu)[..., None, None]
+    lost = niw.n - len(index)
+    nu = niw.nu - lost
+    tril = linalg.triangularise(niw.L[..., index, :]) / jnp.sqrt(1 - lost / niw.nu)[..., None, None]
     return NIW(niw.mu[..., index], tril, niw.kappa, nu)
 
 

@@ -59,17 +59,26 @@ def _joint_tail_series(radius: Array, df: Array, n: int) -> Array:
 
 @partial(jax.custom_jvp, nondiff_argnums=(2,))
 def joint_tail(radius: Array, df: Array, n: int) -> Array:
-    """P(R > radius) for R = ‖L⁻¹(y − loc)‖ of a t in n dimensions, differentiable in radius and df."""
-    return _joint_tail_series(radius, df, n)
+    """P(R > radius) for R = ‖L⁻¹(y − loc)‖ of a t in n dimensions, differentiable in radius and df; NaN below 0."""
+    inside = radius < _largest_radius(df)
+    tail = _joint_tail_series(jnp.where(inside, radius, 1.0), df, n)
+    return jnp.where(radius >= 0, jnp.where(inside, tail, 0.0), jnp.nan)
+
+
+def _largest_radius(df: Array) -> Array:
+    """Beyond it radius² or radius²/df overflows; the tail is taken to be 0 there, and no quantile lies there but ∞."""
+    return 0.5 * math.sqrt(float(jnp.finfo(df.dtype).max)) * jnp.sqrt(jnp.minimum(df, 1.0))
 
 
 @joint_tail.defjvp
 def _joint_tail_jvp(n: int, primals: tuple[Array, Array], tangents: tuple[Array, Array]) -> tuple[Array, Array]:
     (radius, df), (d_radius, d_df) = primals, tangents
     # Only the df direction goes through the series; the radius has the density in closed form.
-    tail, along_df = jax.jvp(lambda m: _joint_tail_series(radius, m, n), (df,), (d_df,))
+    inside = (radius >= 0) & (radius < _largest_radius(df))
+    radius = jnp.where(inside, radius, 1.0)
+    _, along_df = jax.jvp(lambda m: _joint_tail_series(radius, m, n), (df,), (d_df,))
     density = jnp.exp(log_radial_density(radius, df, n)) * radius ** (n - 1)
-    return tail, along_df - density * d_radius
+    return joint_tail(primals[0], df, n), jnp.where(inside, along_df - density * d_radius, 0.0)
 
 
 def _two_sided_tail(t: Array, m: Array) -> Array:
@@ -106,7 +115,7 @@ def radius_of_tail(tail: Array, df: Array, n: int) -> Array:
     """The radius whose `joint_tail` is the given probability: Newton in ln radius inside a shrinking bracket."""
     info = jnp.finfo(tail.dtype)
     target = jnp.log(tail)
-    limit = jnp.full_like(target, 0.45 * math.log(float(info.max)))
+    limit = jnp.broadcast_to(jnp.log(_largest_radius(df)), target.shape)
 
     def step(state: tuple[Array, Array, Array, Array, Array]) -> tuple[Array, Array, Array, Array, Array]:
         low, high, x, _, count = state
@@ -125,7 +134,8 @@ def radius_of_tail(tail: Array, df: Array, n: int) -> Array:
 
     start = jnp.full_like(target, 0.5 * math.log(n))
     state = (-limit, limit, start, jnp.full_like(target, jnp.inf), jnp.zeros((), jnp.int32))
-    radius = jnp.exp(lax.while_loop(unfinished, step, state)[2])
+    log_radius = lax.while_loop(unfinished, step, state)[2]
+    radius = jnp.where(log_radius > limit - 0.01, jnp.inf, jnp.exp(log_radius))
     radius = jnp.where(tail >= 1, 0.0, jnp.where(tail > 0, radius, jnp.inf))
     return jnp.where((tail >= 0) & (tail <= 1), radius, jnp.nan)
 

@@ -6,12 +6,14 @@ from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 from jax import Array
 from jax.typing import ArrayLike
 
 from mder_jax import _gamma, linalg, special
 from mder_jax._arrays import (
     check_above,
+    check_coverage,
     check_event,
     check_index,
     check_rank,
@@ -19,6 +21,7 @@ from mder_jax._arrays import (
     check_tril,
     common_batch,
     floats,
+    floats_with,
     pytree,
     same_rank,
     set_fields,
@@ -124,10 +127,10 @@ class StudentT:
     def log_prob(self, y: ArrayLike) -> Array:
         """ln t_m(y), (..., n) -> (...)."""
         q = self._squared_distance(y)
-        df = jnp.broadcast_to(self.df, q.shape)
+        df = jnp.broadcast_to(self.df, q.shape).astype(q.dtype)
         kernel = log_t_kernel(q, df, jnp.ones_like(q), float(self.n))
         core = _gamma.centred_log_gamma_ratio(df, self.n) + kernel
-        return core - jnp.broadcast_to(linalg.half_logdet(self.scale_tril), core.shape)
+        return core - jnp.broadcast_to(linalg.half_logdet(self.scale_tril), core.shape).astype(q.dtype)
 
     def mean(self) -> Array:
         """E[y] = loc, (..., n); infinite for df ≤ 1, as in scipy."""
@@ -143,9 +146,9 @@ class StudentT:
         gaussian = 0.5 * self.n * math.log(2 * math.pi * math.e) + linalg.half_logdet(self.scale_tril)
         return gaussian + entropy_above_gaussian(self.df, self.n)
 
-    def sample(self, key: Array, shape: Sequence[int] = ()) -> Array:
+    def sample(self, key: Array, shape: int | Sequence[int] = ()) -> Array:
         """Draws of y, shape + (..., n): loc + L z √(m/χ²_m)."""
-        batch = (*shape, *self.batch_shape)
+        batch = (*np.atleast_1d(np.asarray(shape, int)).tolist(), *self.batch_shape)
         normal_key, gamma_key = jax.random.split(key)
         z = jax.random.normal(normal_key, (*batch, self.n), self.loc.dtype)
         df = jnp.broadcast_to(self.df, batch)
@@ -173,25 +176,27 @@ class StudentT:
         others = tuple(i for i in range(self.n) if i not in given)
         if not others:
             raise ValueError(f"all {self.n} targets are given; at least one must be left")
-        (values,) = floats(values=values)
+        t, (values,) = floats_with(self, values=values)
         check_same("values", values, (*self.batch_shape, len(given)), "the batch and the given targets")
         b = len(given)
-        L = linalg.triangularise(self.scale_tril[..., jnp.array(given + others), :])
-        white = linalg.whiten(L[..., :b, :b], values - self.loc[..., jnp.array(given)])
-        loc = self.loc[..., jnp.array(others)] + jnp.sum(L[..., b:, :b] * white[..., None, :], axis=-1)
-        widening = (1 + jnp.sum(white * white, axis=-1) / self.df) / (1 + b / self.df)
-        return StudentT(self.df + b, loc, jnp.sqrt(widening)[..., None, None] * L[..., b:, b:])
+        L = linalg.triangularise(t.scale_tril[..., jnp.array(given + others), :])
+        white = linalg.whiten(L[..., :b, :b], values - t.loc[..., jnp.array(given)])
+        loc = t.loc[..., jnp.array(others)] + jnp.sum(L[..., b:, :b] * white[..., None, :], axis=-1)
+        widening = (1 + jnp.sum(white * white, axis=-1) / t.df) / (1 + b / t.df)
+        return StudentT(t.df + b, loc, jnp.sqrt(widening)[..., None, None] * L[..., b:, b:])
 
     def mahalanobis(self, y: ArrayLike) -> Array:
         """‖L⁻¹(y − loc)‖, (..., n) -> (...): the distance in units of the scale; `region_radius` bounds it."""
-        return jnp.sqrt(self._squared_distance(y))
+        q = self._squared_distance(y)
+        away = q > 0  # the slope of a distance is taken as 0 at its minimum, not as NaN
+        return jnp.where(away, jnp.sqrt(jnp.where(away, q, 1.0)), 0.0)
 
     def _squared_distance(self, y: ArrayLike) -> Array:
-        y, _ = floats(y=y, loc=self.loc)
+        t, (y,) = floats_with(self, y=y)
         check_event("y", y, (self.n,), f"loc {self.loc.shape}")
         batch = common_batch(y=y.shape[:-1], loc=self.batch_shape)
-        d = jnp.broadcast_to(same_rank(y, batch, 1) - same_rank(self.loc, batch, 1), (*batch, self.n))
-        white = linalg.whiten(jnp.broadcast_to(self.scale_tril, (*batch, self.n, self.n)), d)
+        d = jnp.broadcast_to(same_rank(y, batch, 1) - same_rank(t.loc, batch, 1), (*batch, self.n))
+        white = linalg.whiten(jnp.broadcast_to(t.scale_tril, (*batch, self.n, self.n)), d)
         return jnp.sum(white * white, axis=-1)
 
     def marginal_scale(self) -> Array:
@@ -200,33 +205,35 @@ class StudentT:
 
     def cdf(self, y: ArrayLike) -> Array:
         """P(Y_j ≤ y_j) of each target on its own, (..., n) -> (..., n)."""
-        y, _ = floats(y=y, loc=self.loc)
+        t, (y,) = floats_with(self, y=y)
         check_event("y", y, (self.n,), f"loc {self.loc.shape}")
         batch = common_batch(y=y.shape[:-1], loc=self.batch_shape)
-        y, loc, scale = (same_rank(array, batch, 1) for array in (y, self.loc, self.marginal_scale()))
+        y, loc, scale = (same_rank(array, batch, 1) for array in (y, t.loc, t.marginal_scale()))
         standard = (y - loc) / scale
-        return special.t_cdf(standard, jnp.broadcast_to(self.df[..., None], standard.shape))
+        return special.t_cdf(standard, jnp.broadcast_to(t.df[..., None], standard.shape))
 
     def ppf(self, p: ArrayLike) -> Array:
         """The p-quantile of each target on its own, (..., n); p is a scalar or (..., n)."""
-        p, _ = floats(p=p, loc=self.loc)
+        t, (p,) = floats_with(self, p=p)
         if p.ndim:
             check_same("p", p, self.loc.shape, "loc")
-        df = jnp.broadcast_to(self.df[..., None], self.loc.shape)
-        return self.loc + self.marginal_scale() * special.t_ppf(jnp.broadcast_to(p, self.loc.shape), df)
+        df = jnp.broadcast_to(t.df[..., None], t.loc.shape)
+        return t.loc + t.marginal_scale() * special.t_ppf(jnp.broadcast_to(p, t.loc.shape), df)
 
     def interval(self, coverage: float) -> Interval:
         """Central interval of each target on its own that holds it with probability `coverage`."""
         p, df = floats(coverage=coverage, df=self.df)
+        check_coverage(p)
         half = self.marginal_scale() * special.joint_radius(p, df, 1)[..., None]
         return Interval(self.loc - half, self.loc + half)
 
     def region_radius(self, coverage: float) -> Array:
         """The r for which ‖L⁻¹(y − loc)‖ ≤ r holds all targets at once with probability `coverage`, (...)."""
         p, df = floats(coverage=coverage, df=self.df)
+        check_coverage(p)
         return special.joint_radius(p, df, self.n)
 
     def joint_pit(self, y: ArrayLike) -> Array:
         """P(‖L⁻¹(Y − loc)‖ ≤ ‖L⁻¹(y − loc)‖), (...): uniform on [0, 1] where the t is right for all targets at once."""
         radius = self.mahalanobis(y)
-        return special.joint_pit(radius, jnp.broadcast_to(self.df, radius.shape), self.n)
+        return special.joint_pit(radius, jnp.broadcast_to(self.df, radius.shape).astype(radius.dtype), self.n)

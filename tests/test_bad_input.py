@@ -17,7 +17,16 @@ def niw(batch=()):
 @pytest.mark.parametrize(
     ("call", "quoted"),
     [
-        (lambda: mder.NIW(0.0, EYE, 1.0, 8.0), r"mu must have shape \(\.\.\., n\); got \(\)"),
+        (lambda: mder.NIW(0.0, EYE, 1.0, 8.0), r"mu must have shape \(\.\.\., n\) with n >= 1; got \(\)"),
+        (lambda: mder.NIW(np.zeros(0), np.zeros((0, 0)), 1.0, 8.0), r"n >= 1; got \(0,\)"),
+        (lambda: mder.NIW(np.zeros(2), EYE, True, 8.0), r"kappa must hold real numbers; got dtype bool"),
+        (lambda: mder.marginal(niw(), [True, False]), r"list of their numbers.*got \[True, False\]"),
+        (lambda: mder.marginal(niw(), 0), r"list of their numbers, such as \[0\]; got 0"),
+        (lambda: mder.marginal(niw(), [1.7]), r"float"),
+        (lambda: mder.predictive(niw()).interval(90), r"probability between 0 and 1; got 90"),
+        (lambda: mder.predictive(niw()).region_radius(-0.1), r"probability between 0 and 1; got -0\.1"),
+        (lambda: mder.whiten(np.eye(2), np.ones(3)), r"L must have shape \(\.\.\., 3, 3\).*got \(2, 2\)"),
+        (lambda: mder.niw_link(np.zeros(6), n=2, nu_max=1e300), r"nu_max up to 1e30 or inf.*1e\+300"),
         (lambda: mder.NIW(np.zeros(3), EYE, 1.0, 8.0), r"L must have shape \(3, 3\).*got \(2, 2\)"),
         (lambda: mder.NIW(np.zeros((4, 2)), EYE, 1.0, 8.0), r"L must have shape \(4, 2, 2\).*got \(2, 2\)"),
         (lambda: mder.NIW(np.zeros(2), EYE, np.ones(2), 8.0), r"kappa must have shape \(\).*got \(2,\)"),
@@ -42,9 +51,12 @@ def niw(batch=()):
         (lambda: mder.gaussian_nll(mder.gaussian_link(np.zeros((5, 2)), 1), np.zeros(5)), r"\(5, 1\).*got \(5,\)"),
         (lambda: mder.niw_link(np.zeros((4, 7)), n=2), r"n = 2 targets need 6 raw outputs; got shape \(4, 7\)"),
         (lambda: mder.niw_link(0.0, n=2), r"need 6 raw outputs; got shape \(\)"),
-        (lambda: mder.niw_link(np.zeros(6), n=2, nu_min=0.5), r"n - 1 <= nu_min < nu_max; got n = 2, 0\.5"),
+        (lambda: mder.niw_link(np.zeros(6), n=2, nu_min=0.5), r"n - 1 <= nu_min < nu_max.*got n = 2, 0\.5"),
         (lambda: mder.niw_link(np.zeros(6), n=2, nu_min=9.0, nu_max=9.0), r"got n = 2, 9, 9"),
-        (lambda: mder.inverse_niw_link(mder.couple(np.zeros(2), EYE, nu=13.5)), r"-nu must be greater than -13"),
+        (
+            lambda: mder.inverse_niw_link(mder.couple(np.zeros(2), EYE, nu=13.5)),
+            r"nu must lie within the gate, 3 to 13; got 13\.5",
+        ),
         (lambda: mder.nig_link(np.zeros(5)), r"one target needs 4 raw outputs; got shape \(5,\)"),
         (lambda: mder.gaussian_link(np.zeros(6), n=2), r"n = 2 targets need 5 raw outputs; got shape \(6,\)"),
         (lambda: mder.num_outputs(0), r"at least 1; got 0"),
@@ -84,8 +96,21 @@ def test_half_precision_is_computed_in_float32(dtype):
 
 
 def test_float32_with_float64_gives_float64():
-    value = mder.log_evidence(mder.NIW(np.zeros(2, np.float32), EYE, 1.0, 8.0), np.zeros(2))
-    assert value.dtype == jnp.float64
+    single = jax.tree.map(lambda leaf: leaf.astype(jnp.float32), niw())
+    y, t = np.zeros(2), mder.predictive(single)
+    for value in (
+        mder.log_evidence(single, y),
+        mder.mder_nll(single, y),
+        mder.log_prob(single, y, EYE),
+        mder.posterior(single, y[None]).mu,
+        t.log_prob(y),
+        t.cdf(y),
+        t.ppf(y + 0.5),
+        t.joint_pit(y),
+        t.conditional([0], y[:1]).loc,
+        mder.gaussian_nll(t, y),
+    ):
+        assert value.dtype == jnp.float64
 
 
 def test_traced_values_are_not_checked_and_give_nan():
@@ -99,9 +124,16 @@ def test_traced_shapes_are_checked():
         jax.jit(lambda y: mder.mder_nll(niw((4,)), y))(jnp.zeros((4, 1)))
 
 
-def test_nan_parameters_stay_visible():
-    value = mder.log_evidence(mder.NIW(np.array([np.nan, 0.0]), EYE, 1.0, 8.0), np.zeros(2))
-    assert bool(jnp.isnan(value))
+@pytest.mark.parametrize("missing", [False, True])
+def test_nan_parameters_stay_visible_and_are_not_taken_for_missing_targets(missing):
+    broken = mder.NIW(np.array([np.nan, np.nan]), EYE, 1.0, 8.0)
+    assert bool(jnp.isnan(mder.log_evidence(broken, np.zeros(2), missing=missing)))
+
+
+def test_lists_and_a_single_number_as_shape():
+    assert mder.whiten([[2.0, 0.0], [1.0, 1.0]], [2, 3]).tolist() == [1.0, 2.0]
+    assert mder.predictive(niw((3,))).sample(jax.random.key(0), 5).shape == (5, 3, 2)
+    assert mder.sample(jax.random.key(0), niw(), 5).sigma.shape == (5, 2, 2)
 
 
 def test_leading_axes_are_added_not_stretched():

@@ -35,6 +35,19 @@ def test_round_trip(n, bounds):
     np.testing.assert_allclose(mder.inverse_niw_link(mder.niw_link(raw, n, r=2.0, **bounds), **bounds), raw, atol=1e-10)
 
 
+def test_saturated_gates_have_a_finite_way_back():
+    for p in (-9.0, -100.0, 9.0, 100.0):
+        niw = mder.niw_link(jnp.full(6, p, jnp.float32).at[:5].set(0), 2)
+        assert bool(jnp.all(jnp.isfinite(mder.inverse_niw_link(niw))))
+
+
+@pytest.mark.parametrize("nu_max", [10.0, math.inf])
+def test_a_lower_bound_of_zero_is_not_reached(nu_max):
+    for p in (-9.0, -1000.0):
+        niw = jax.jit(lambda raw: mder.niw_link(raw, 1, nu_min=0.0, nu_max=nu_max))(jnp.full(3, p, jnp.float32))
+        assert float(niw.nu) > 0 and float(niw.kappa) > 0
+
+
 def test_softplus_gate_has_no_upper_bound():
     raw = jnp.zeros(6).at[5].set(1e6)
     np.testing.assert_allclose(mder.niw_link(raw, 2, nu_max=math.inf).nu, 1e6 + 3)

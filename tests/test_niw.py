@@ -98,9 +98,30 @@ def test_total_variance_is_aleatoric_plus_epistemic():
 
 
 def test_moments_do_not_exist_for_small_nu():
-    niw = mder.NIW(jnp.zeros(2), jnp.eye(2), 1.0, 2.5)
-    for moment in (mder.aleatoric(niw), mder.epistemic(niw)):
-        np.testing.assert_array_equal(moment, [[np.inf, np.nan], [np.nan, np.inf]])
+    infinite, undefined = [[np.inf, np.nan], [np.nan, np.inf]], np.full((2, 2), np.nan)
+    for nu, epistemic in ((3.0, infinite), (2.5, infinite), (2.0, undefined), (1.5, undefined)):
+        niw = mder.NIW(jnp.zeros(2), jnp.eye(2), 1.0, nu)
+        np.testing.assert_array_equal(mder.aleatoric(niw), infinite)
+        np.testing.assert_array_equal(mder.epistemic(niw), epistemic)
+    for alpha, epistemic in ((0.8, np.inf), (0.4, np.nan)):
+        gamma = nig.NIG(0.0, 1.0, alpha, 1.0)
+        niw = nig.to_niw(gamma)
+        np.testing.assert_array_equal([nig.aleatoric(gamma), mder.aleatoric(niw)[0, 0]], np.inf)
+        np.testing.assert_array_equal([nig.epistemic(gamma), mder.epistemic(niw)[0, 0]], epistemic)
+
+
+def test_posterior_and_marginal_of_an_infinite_nu():
+    niw = mder.NIW(jnp.zeros(2), jnp.array([[2.0, 0.0], [1.0, 1.0]]), 3.0, jnp.inf)
+    np.testing.assert_allclose(mder.posterior(niw, jnp.ones((4, 2))).L, niw.L)
+    np.testing.assert_allclose(mder.marginal(niw, [0]).L, [[2.0]])
+
+
+def test_log_prob_takes_more_draws_than_niws():
+    niw = example(2, batch=(3,))
+    draw = mder.sample(jax.random.key(0), niw, (5,))
+    values = mder.log_prob(niw, *draw)
+    assert values.shape == (5, 3)
+    np.testing.assert_allclose(values[2], mder.log_prob(niw, draw.mu[2], draw.sigma[2]), rtol=1e-12)
 
 
 def test_the_three_definitions():
@@ -150,7 +171,8 @@ def test_posterior_as_printed_and_one_point_at_a_time(n, m):
 
 def test_posterior_of_no_observations_is_the_prior():
     niw = example(2, batch=(3,))
-    assert mder.posterior(niw, jnp.zeros((3, 0, 2))) is niw
+    after = mder.posterior(niw, jnp.zeros((3, 0, 2)))
+    assert all(bool(jnp.all(a == b)) for a, b in zip(jax.tree.leaves(after), jax.tree.leaves(niw), strict=True))
 
 
 def test_marginal_commutes_with_the_predictive():

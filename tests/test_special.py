@@ -62,6 +62,20 @@ def test_edges_of_the_quantile():
     np.testing.assert_array_equal(special.joint_radius(np.array([0.0, 1.0, 1.5]), 3.0, 2), [0, np.inf, np.nan])
 
 
+def test_far_out_and_below_zero():
+    far = np.array([-np.inf, -1e30, 1e30, np.inf], np.float32)
+    for df in (3.0, np.inf):
+        np.testing.assert_array_equal(special.t_cdf(far, df), [0, 0, 1, 1])
+        np.testing.assert_array_equal(special.joint_pit(far, df, 2), [np.nan, np.nan, 1, 1])
+    slopes = jax.vmap(jax.grad(special.t_cdf, argnums=(0, 1)), (0, None))(jnp.asarray(far), jnp.float32(3.0))
+    np.testing.assert_array_equal(slopes, 0)
+
+
+def test_a_quantile_beyond_the_largest_radius_is_infinite():
+    assert float(special.t_ppf(jnp.float32(1e-3), 0.05)) == -np.inf
+    np.testing.assert_allclose(special.t_ppf(jnp.float32(1e-18), 1.0), scipy.stats.t.ppf(1e-18, 1.0), rtol=1e-4)
+
+
 @pytest.mark.parametrize("df", [0.7, 3.0, 50.0, 1e4])
 @pytest.mark.parametrize("n", [1, 2, 3])
 def test_derivatives_of_the_radius_and_the_pit(df, n):

@@ -129,6 +129,7 @@ def test_region_of_a_coverage_holds_that_share_of_samples(n):
     assert abs(inside.mean() - 0.8) < 4 * np.sqrt(0.8 * 0.2 / 40_000)
 
 
-def test_gradient_at_the_location_is_zero_not_nan():
+@pytest.mark.parametrize("method", ["log_prob", "mahalanobis", "joint_pit"])
+def test_gradient_at_the_location_is_zero_not_nan(method):
     t = example(3)
-    np.testing.assert_array_equal(jax.grad(lambda y: t.log_prob(y))(t.loc), 0)
+    np.testing.assert_array_equal(jax.grad(getattr(t, method))(t.loc), 0)
