@@ -24,15 +24,33 @@ def test_evidence_agrees_with_its_integral_and_float32_errors_stay_small():
 
 
 def test_speed_measures_every_form():
-    results = speed.run(speed.Config(points=50, sizes=(2,), repeats=2))
+    results = speed.run(speed.Config(points=50, sizes=(2,), repeats=2, compile_up_to=2))
     (row,) = results["rows"]
     assert row["ratio"] > 0 and all(row[f"{name}_ms"] > 0 for name in speed.FORMS)
-    assert "|  2 |" in speed.report(results)
+    assert "|  2 |" in speed.report(results) and set(results["compile_s"]) == {"1", "2"}
 
 
 def test_command_saves_results_that_can_be_drawn_again(tmp_path, capsys):
     out = tmp_path / "results"
-    assert main(["speed", "--points", "40", "--sizes", "1", "2", "--repeats", "1", "--out", str(out)]) == 0
+    assert (
+        main(
+            [
+                "speed",
+                "--points",
+                "40",
+                "--sizes",
+                "1",
+                "2",
+                "--repeats",
+                "1",
+                "--compile-up-to",
+                "0",
+                "--out",
+                str(out),
+            ]
+        )
+        == 0
+    )
     saved = json.loads((out / "speed.json").read_text())
     assert saved["config"]["points"] == 40 and saved["versions"]["jax"]
     (out / "speed_evidence.png").unlink()
@@ -67,5 +85,8 @@ def test_bad_arguments_are_named(arguments, message, tmp_path):
 def test_a_folder_that_cannot_be_written_is_named(tmp_path, capsys):
     blocked = tmp_path / "file"
     blocked.write_text("")
-    assert main(["speed", "--points", "10", "--sizes", "1", "--out", str(blocked / "results")]) == 1
+    assert (
+        main(["speed", "--points", "10", "--sizes", "1", "--compile-up-to", "0", "--out", str(blocked / "results")])
+        == 1
+    )
     assert "cannot write results" in capsys.readouterr().err
