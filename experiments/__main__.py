@@ -15,7 +15,6 @@ STUDIES = {
 def main(arguments: list[str] | None = None) -> int:
     """Run one study, or all of the paper's."""
     arguments = sys.argv[1:] if arguments is None else arguments
-    names = [name for name in arguments[:1] if not name.startswith("-")]
     parser = argparse.ArgumentParser(
         prog="python -m experiments",
         description="Reproduce the paper's studies and measure the library. Without a name: all studies of the paper.",
@@ -25,10 +24,11 @@ def main(arguments: list[str] | None = None) -> int:
     parser.add_argument("--list", action="store_true", help="name the studies and stop")
     parser.add_argument("--out", type=pathlib.Path, default=pathlib.Path("results"), help="folder (default results)")
     parser.add_argument("--plot-only", action="store_true", help="draw again from saved results")
-    if names and names[0] in STUDIES:
+    named = next((argument for argument in arguments if argument in STUDIES), None)
+    if named:
         from experiments import _study
 
-        _study.add_options(parser, importlib.import_module(f"experiments.{names[0]}").Config)
+        _study.add_options(parser, importlib.import_module(f"experiments.{named}").Config)
     options = parser.parse_args(arguments)
     if options.list:
         for name, (what, in_paper) in STUDIES.items():

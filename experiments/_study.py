@@ -2,6 +2,7 @@
 
 import argparse
 import dataclasses
+import io
 import json
 import os
 import pathlib
@@ -40,16 +41,16 @@ def add_options(parser: argparse.ArgumentParser, config: type) -> None:
         note = f"{field.metadata.get('help', '')} (default {_shown(default)})"
         if kind is tuple:
             item = type(cast(tuple, default)[0])
-            parser.add_argument(flag, type=_positive(item), nargs="+", default=default, help=note)
+            parser.add_argument(flag, type=_not_negative(item), nargs="+", default=default, help=note)
         else:
-            parser.add_argument(flag, type=_positive(kind), default=default, help=note)
+            parser.add_argument(flag, type=_not_negative(kind), default=default, help=note)
 
 
 def _shown(default: Any) -> str:
     return " ".join(map(str, default)) if isinstance(default, tuple) else str(default)
 
 
-def _positive(kind: type) -> Callable[[str], Any]:
+def _not_negative(kind: type) -> Callable[[str], Any]:
     def parse(text: str) -> Any:
         value = kind(text)
         if value < 0:
@@ -68,21 +69,23 @@ def execute(study: ModuleType, options: argparse.Namespace, folder: pathlib.Path
     if options.plot_only:
         if not saved.exists():
             raise SystemExit(f"no saved results at {saved}; run without --plot-only first")
-        results = json.loads(saved.read_text())["results"]
     else:
         fields = {field.name: getattr(options, field.name) for field in dataclasses.fields(module.Config)}
         config = module.Config(**{key: tuple(v) if isinstance(v, list) else v for key, v in fields.items()})
-        results = module.run(config)
-        document = {"study": name, "config": dataclasses.asdict(config), "versions": versions(), "results": results}
+        document = {
+            "study": name,
+            "config": dataclasses.asdict(config),
+            "versions": versions(),
+            "results": module.run(config),
+        }
         write(saved, json.dumps(document, indent=1, default=_plain).encode())
-        results = json.loads(saved.read_text())["results"]
+    results = json.loads(saved.read_text())["results"]
     print(module.report(results))
     for label, figure in module.plot(results).items():
         for ending in ("png", "pdf"):
-            with tempfile.TemporaryDirectory() as draft:
-                path = pathlib.Path(draft) / f"figure.{ending}"
-                figure.savefig(path, dpi=200, bbox_inches="tight")
-                write(folder / f"{name}_{label}.{ending}", path.read_bytes())
+            drawing = io.BytesIO()
+            figure.savefig(drawing, format=ending, dpi=200, bbox_inches="tight")
+            write(folder / f"{name}_{label}.{ending}", drawing.getvalue())
     print(f"results and figures are in {folder}/{name}*")
 
 

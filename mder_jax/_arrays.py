@@ -109,10 +109,15 @@ def same_rank(array: Array, batch: tuple[int, ...], event_rank: int) -> Array:
     return jnp.reshape(array, (1,) * missing + array.shape)
 
 
-def check_coverage(coverage: Array) -> None:
-    """Raise if a concrete coverage is not a probability."""
-    if is_concrete(coverage) and not np.all((np.asarray(coverage) >= 0) & (np.asarray(coverage) <= 1)):
-        raise ValueError(f"coverage is a probability between 0 and 1; got {coverage}")
+def check_within(array: Array, low: float, high: float, rule: str) -> None:
+    """Raise with the rule if a concrete value is not within the bounds."""
+    if is_concrete(array) and not np.all((np.asarray(array) >= low) & (np.asarray(array) <= high)):
+        raise ValueError(f"{rule}; got {array}")
+
+
+def sample_shape(shape: int | Sequence[int]) -> tuple[int, ...]:
+    """The axes in front of a sample, from a number or several."""
+    return (shape,) if isinstance(shape, int) else tuple(shape)
 
 
 def is_concrete(array: Array | np.ndarray) -> bool:
@@ -139,7 +144,7 @@ def check_tril(name: str, array: Array) -> None:
         check_above(f"the diagonal of {name}", np.diagonal(values, axis1=-2, axis2=-1), 0, "a Cholesky factor")
 
 
-def check_index(index: Sequence[int], n: int, *, empty: bool = False) -> tuple[int, ...]:
+def check_index(index: Sequence[int], n: int) -> tuple[int, ...]:
     """Target numbers as a tuple in 0 .. n-1, negative ones counted from the end, without repeats."""
     if np.ndim(index) != 1 or any(isinstance(i, bool | np.bool_) for i in index):
         raise TypeError(f"name targets by a list of their numbers, such as [0]; got {index}")
@@ -148,6 +153,6 @@ def check_index(index: Sequence[int], n: int, *, empty: bool = False) -> tuple[i
     if outside:
         raise ValueError(f"targets are numbered 0 to {n - 1}; got {outside[0]}")
     chosen = tuple(i % n for i in chosen)
-    if len(set(chosen)) < len(chosen) or (not chosen and not empty):
+    if len(set(chosen)) < len(chosen) or not chosen:
         raise ValueError(f"name at least one target and each once; got {tuple(index)}")
     return chosen

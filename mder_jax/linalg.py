@@ -57,8 +57,19 @@ def pack_tril(matrix: Array) -> Array:
 
 def diagonal(matrix: Array) -> Array:
     """The diagonal of the last two axes, (..., n, n) -> (..., n): a masked sum, since a gather's gradient is slow."""
+    return jnp.sum(jnp.where(on_diagonal(matrix), matrix, 0.0), axis=-1)
+
+
+def on_diagonal(matrix: Array) -> Array:
+    """True on the diagonal, in the rank of the matrix."""
     n = matrix.shape[-1]
-    return jnp.sum(jnp.where(jnp.eye(n, dtype=bool).reshape((1,) * (matrix.ndim - 2) + (n, n)), matrix, 0.0), axis=-1)
+    return jnp.eye(n, dtype=bool).reshape((1,) * (matrix.ndim - 2) + (n, n))
+
+
+def diagonal_matrix(entries: Array) -> Array:
+    """The matrix with these entries on its diagonal, (..., n) -> (..., n, n)."""
+    rows = entries[..., :, None]
+    return jnp.where(on_diagonal(jnp.broadcast_to(rows, (*entries.shape, entries.shape[-1]))), rows, 0.0)
 
 
 def half_logdet(L: ArrayLike) -> Array:

@@ -14,7 +14,7 @@ from jax import Array
 from jax.typing import ArrayLike
 
 from mder_jax import linalg
-from mder_jax._arrays import check_above, floats, is_concrete
+from mder_jax._arrays import check_above, check_within, floats
 from mder_jax.nig import NIG
 from mder_jax.niw import NIW, couple
 from mder_jax.student_t import StudentT
@@ -72,8 +72,7 @@ def inverse_niw_link(niw: NIW, nu_min: float | None = None, nu_max: float | None
       [0.1 0.2 0.3 0.4 0.5 0.6]
     """
     low, high = _nu_bounds(niw.n, nu_min, nu_max)
-    if is_concrete(niw.nu) and not np.all((np.asarray(niw.nu) >= low) & (np.asarray(niw.nu) <= high)):
-        raise ValueError(f"nu must lie within the gate, {low:g} to {high:g}; got {niw.nu}")
+    check_within(niw.nu, low, high, f"nu must lie within the gate, {low:g} to {high:g}")
     return jnp.concatenate([niw.mu, _tril_with_log(niw.L), _inverse_gate(niw.nu, low, high)[..., None]], axis=-1)
 
 
@@ -107,8 +106,7 @@ def inverse_softplus(x: Array) -> Array:
 
 
 def _on_diagonal(function: Callable[[Array], Array], matrix: Array) -> Array:
-    n = matrix.shape[-1]
-    eye = jnp.eye(n, dtype=bool).reshape((1,) * (matrix.ndim - 2) + (n, n))
+    eye = linalg.on_diagonal(matrix)
     return jnp.where(eye, function(jnp.where(eye, matrix, 1.0)), matrix)
 
 
@@ -175,7 +173,7 @@ def gaussian_link(raw: ArrayLike, n: int, full: bool = True) -> StudentT:
         tril = _tril_with_exp(raw[..., n:], n)
     else:
         scale = jnp.exp(jnp.clip(raw[..., n:], -LOG_DIAGONAL_BOUND, LOG_DIAGONAL_BOUND))
-        tril = scale[..., :, None] * jnp.eye(n, dtype=raw.dtype).reshape((1,) * (raw.ndim - 1) + (n, n))
+        tril = linalg.diagonal_matrix(scale)
     return StudentT(jnp.inf, raw[..., :n], tril)
 
 

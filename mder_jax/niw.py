@@ -28,6 +28,7 @@ from mder_jax._arrays import (
     is_concrete,
     pytree,
     same_rank,
+    sample_shape,
     set_fields,
 )
 from mder_jax.student_t import StudentT, entropy_above_gaussian, log_t_kernel, moment_or_undefined
@@ -243,13 +244,13 @@ def _wishart_constant(nu: Array, n: int) -> Array:
 
 def sample(key: Array, niw: NIW, shape: int | Sequence[int] = ()) -> Draw:
     """Draws of (μ, Σ) with leading axes `shape`, by Bartlett's decomposition of the Wishart; ν must be finite."""
-    n, batch = niw.n, (*np.atleast_1d(np.asarray(shape, int)).tolist(), *niw.batch_shape)
+    n, batch = niw.n, (*sample_shape(shape), *niw.batch_shape)
     dtype = niw.mu.dtype
     chi_key, normal_key, mean_key = jax.random.split(key, 3)
     df = jnp.broadcast_to(niw.nu[..., None], (*batch, n)) - jnp.arange(n, dtype=dtype).reshape((1,) * len(batch) + (n,))
     chi = jnp.sqrt(2 * jax.random.gamma(chi_key, df / 2, dtype=dtype))
     normal = jax.random.normal(normal_key, (*batch, n, n), dtype)
-    A = jnp.tril(normal, -1) + chi[..., :, None] * jnp.eye(n, dtype=dtype).reshape((1,) * len(batch) + (n, n))
+    A = jnp.tril(normal, -1) + linalg.diagonal_matrix(chi)
     root = jnp.broadcast_to(jnp.sqrt(niw.nu)[..., None, None] * niw.L, (*batch, n, n))
     B = jnp.swapaxes(linalg.whiten_columns(A, jnp.swapaxes(root, -1, -2)), -1, -2)  # Σ = B Bᵀ, B = L_Ψ A⁻ᵀ
     z = jax.random.normal(mean_key, (*batch, n), dtype) / jnp.sqrt(same_rank(niw.kappa, batch, 0))[..., None]

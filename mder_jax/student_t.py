@@ -6,24 +6,24 @@ from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
-import numpy as np
 from jax import Array
 from jax.typing import ArrayLike
 
 from mder_jax import _gamma, linalg, special
 from mder_jax._arrays import (
     check_above,
-    check_coverage,
     check_event,
     check_index,
     check_rank,
     check_same,
     check_tril,
+    check_within,
     common_batch,
     floats,
     floats_with,
     pytree,
     same_rank,
+    sample_shape,
     set_fields,
 )
 
@@ -75,10 +75,8 @@ def entropy_above_gaussian(df: Array, n: int) -> Array:
 
 def moment_or_undefined(moment: Array, margin: Array) -> Array:
     """A covariance where margin > 0; where −1 < margin ≤ 0 its diagonal is ∞ and the rest NaN; below, all NaN."""
-    n = moment.shape[-1]
-    rank = moment.ndim
     margin = margin[..., None, None]
-    diverging = jnp.where(jnp.eye(n, dtype=bool).reshape((1,) * (rank - 2) + (n, n)) & (margin > -1), jnp.inf, jnp.nan)
+    diverging = jnp.where(linalg.on_diagonal(moment) & (margin > -1), jnp.inf, jnp.nan)
     return jnp.where(margin > 0, moment, diverging)
 
 
@@ -148,7 +146,7 @@ class StudentT:
 
     def sample(self, key: Array, shape: int | Sequence[int] = ()) -> Array:
         """Draws of y, shape + (..., n): loc + L z √(m/χ²_m)."""
-        batch = (*np.atleast_1d(np.asarray(shape, int)).tolist(), *self.batch_shape)
+        batch = (*sample_shape(shape), *self.batch_shape)
         normal_key, gamma_key = jax.random.split(key)
         z = jax.random.normal(normal_key, (*batch, self.n), self.loc.dtype)
         df = jnp.broadcast_to(self.df, batch)
@@ -223,14 +221,14 @@ class StudentT:
     def interval(self, coverage: float) -> Interval:
         """Central interval of each target on its own that holds it with probability `coverage`."""
         p, df = floats(coverage=coverage, df=self.df)
-        check_coverage(p)
+        check_within(p, 0, 1, "coverage is a probability between 0 and 1")
         half = self.marginal_scale() * special.joint_radius(p, df, 1)[..., None]
         return Interval(self.loc - half, self.loc + half)
 
     def region_radius(self, coverage: float) -> Array:
         """The r for which ‖L⁻¹(y − loc)‖ ≤ r holds all targets at once with probability `coverage`, (...)."""
         p, df = floats(coverage=coverage, df=self.df)
-        check_coverage(p)
+        check_within(p, 0, 1, "coverage is a probability between 0 and 1")
         return special.joint_radius(p, df, self.n)
 
     def joint_pit(self, y: ArrayLike) -> Array:

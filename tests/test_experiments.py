@@ -60,6 +60,12 @@ def test_command_saves_results_that_can_be_drawn_again(tmp_path, capsys):
     assert "as printed" in capsys.readouterr().out
 
 
+def test_the_name_may_stand_behind_an_option(tmp_path):
+    options = ["--points", "10", "--sizes", "1", "--repeats", "1", "--compile-up-to", "0"]
+    assert main(["--out", str(tmp_path), "speed", *options]) == 0
+    assert (tmp_path / "speed.json").exists()
+
+
 def test_list_names_every_study(capsys):
     assert main(["--list"]) == 0
     assert {line.split()[0] for line in capsys.readouterr().out.splitlines()} == {"evidence", "speed"}

@@ -125,8 +125,11 @@ def other_cases():
         raw = np.random.default_rng(4).normal(size=(BATCH, mder.num_outputs(n)))
         yield Case(f"niw_link-{n}", lambda p, n=n: fields(mder.niw_link(p, n), p.ndim - 1), (raw,))
         yield Case(f"loss-of-raw-{n}", lambda p, y, n=n: mder.mder_nll(mder.niw_link(p, n), y), (raw, targets(n)))
-        gaussian = lambda p, y, n=n: mder.gaussian_nll(mder.gaussian_link(p, n), y)  # noqa: E731
-        yield Case(f"gaussian_nll-{n}", gaussian, (raw[:, :-1], targets(n)))
+        yield Case(
+            f"gaussian_nll-{n}",
+            lambda p, y, n=n: mder.gaussian_nll(mder.gaussian_link(p, n), y),
+            (raw[:, :-1], targets(n)),
+        )
         yield Case(
             f"nig_link-{n}", lambda p, n=n: fields(mder.nig_link(p, n), p.ndim - 1), (np.tile(raw[:, :1], 4 * n),)
         )
