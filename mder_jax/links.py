@@ -10,7 +10,7 @@ from collections.abc import Callable
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jax import Array
+from jax import Array, lax
 from jax.typing import ArrayLike
 
 from mder_jax import linalg
@@ -60,7 +60,8 @@ def niw_link(
     if raw.shape[-1:] != (num_outputs(n),):
         raise ValueError(f"n = {n} targets need {num_outputs(n)} raw outputs; got shape {raw.shape}")
     low, high = _nu_bounds(n, nu_min, nu_max)
-    return couple(raw[..., :n], _tril_with_exp(raw[..., n:-1], n), _gate(raw[..., -1], low, high), r)
+    mu, entries, gate = lax.split(raw, (n, linalg.tril_size(n), 1), raw.ndim - 1)
+    return couple(mu, _tril_with_exp(entries, n), _gate(jnp.squeeze(gate, -1), low, high), r)
 
 
 def inverse_niw_link(niw: NIW, nu_min: float | None = None, nu_max: float | None = None) -> Array:
@@ -114,7 +115,13 @@ def _tril_with_exp(entries: Array, n: int) -> Array:
     def bounded_exp(p: Array) -> Array:
         return jnp.exp(jnp.clip(p, -LOG_DIAGONAL_BOUND, LOG_DIAGONAL_BOUND))
 
-    return _on_diagonal(bounded_exp, linalg.unpack_tril(entries, n))
+    if n > linalg.ENTRYWISE:
+        return _on_diagonal(bounded_exp, linalg.unpack_tril(entries, n))
+    packed = linalg.split_last(entries)
+    for j in range(n):
+        last = linalg.tril_size(j + 1) - 1
+        packed[last] = bounded_exp(packed[last])
+    return linalg.join_tril(packed, n)
 
 
 def _tril_with_log(L: Array) -> Array:

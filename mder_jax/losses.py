@@ -78,6 +78,5 @@ def gaussian_nll(gaussian: StudentT, y: ArrayLike) -> Array:
     """
     gaussian, (y,) = floats_with(gaussian, y=y)
     check_same("y", y, gaussian.loc.shape, "the Gaussian's loc")
-    L = gaussian.scale_tril
-    white = linalg.whiten(L, y - gaussian.loc)
-    return 0.5 * gaussian.n * math.log(2 * math.pi) + linalg.half_logdet(L) + 0.5 * jnp.sum(white * white, axis=-1)
+    half_logdet, q = linalg.log_determinant_and_distance(gaussian.scale_tril, y - gaussian.loc)
+    return 0.5 * gaussian.n * math.log(2 * math.pi) + half_logdet + 0.5 * q

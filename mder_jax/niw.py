@@ -178,9 +178,8 @@ def _log_evidence_stable(niw: NIW, d: Array, observed: Array | None) -> Array:
         number = jnp.sum(observed, axis=-1)
         centred = _gamma.centred_log_gamma_ratio_counted(df, number, niw.n)
         count = number.astype(df.dtype)
-    white = linalg.whiten(L, d)
-    q = jnp.sum(white * white, axis=-1)
-    return centred + log_t_kernel(q, df, spread, count) - linalg.half_logdet(L)
+    half_logdet, q = linalg.log_determinant_and_distance(L, d)
+    return centred + log_t_kernel(q, df, spread, count) - half_logdet
 
 
 def _log_evidence_slogdet(niw: NIW, d: Array, observed: Array | None) -> Array:
