@@ -1,6 +1,7 @@
-"""Multivariate Deep Evidential Regression in JAX: the paper's equations as pure functions."""
+"""Multivariate Deep Evidential Regression in JAX: the paper's equations, and ensembles trained fast."""
 
-from mder_jax import linalg, links, losses, nig, niw, special, student_t
+from mder_jax import ensemble, linalg, links, losses, networks, nig, niw, persistence, special, student_t, train
+from mder_jax.ensemble import Ensemble, PerMember, Progress, fit_ensemble, predict, use_all_cores
 from mder_jax.linalg import half_logdet, tril_size, unpack_tril, whiten
 from mder_jax.links import (
     gaussian_link,
@@ -12,6 +13,7 @@ from mder_jax.links import (
     num_outputs,
 )
 from mder_jax.losses import der_loss, evidence_regulariser, gaussian_nll, mder_nll
+from mder_jax.networks import Network, from_linen, from_nnx, mlp
 from mder_jax.nig import NIG, from_niw, to_niw
 from mder_jax.niw import (
     NIW,
@@ -29,19 +31,30 @@ from mder_jax.niw import (
 )
 from mder_jax.special import joint_pit, joint_radius, log_gamma_ratio, t_cdf, t_ppf
 from mder_jax.student_t import StudentT
+from mder_jax.train import Fit, fit
 
 __version__ = "0.1.0"
 
 __all__ = [
     "NIG",
     "NIW",
+    "Ensemble",
+    "Fit",
+    "Network",
+    "PerMember",
+    "Progress",
     "StudentT",
     "aleatoric",
     "couple",
     "der_loss",
+    "ensemble",
     "epistemic",
     "evidence_regulariser",
+    "fit",
+    "fit_ensemble",
+    "from_linen",
     "from_niw",
+    "from_nnx",
     "gaussian_link",
     "gaussian_nll",
     "half_logdet",
@@ -58,13 +71,17 @@ __all__ = [
     "losses",
     "marginal",
     "mder_nll",
+    "mlp",
     "mutual_information",
+    "networks",
     "nig",
     "nig_link",
     "niw",
     "niw_link",
     "num_outputs",
+    "persistence",
     "posterior",
+    "predict",
     "predictive",
     "sample",
     "special",
@@ -73,7 +90,9 @@ __all__ = [
     "t_ppf",
     "to_niw",
     "total_evidence",
+    "train",
     "tril_size",
     "unpack_tril",
+    "use_all_cores",
     "whiten",
 ]

@@ -80,8 +80,7 @@ def log_determinant_and_distance(L: Array, d: Array) -> tuple[Array, Array]:
         white = whiten(L, d)
         return half_logdet(L), jnp.sum(white * white, axis=-1)
     rows = split_tril(L)
-    white = _solve_rows(rows, split_last(d))
-    log_diagonal, squares = [jnp.log(row[-1]) for row in rows], [x * x for x in white]
+    log_diagonal, squares = [jnp.log(row[-1]) for row in rows], [x * x for x in _solve_rows(rows, split_last(d))]
     return sum(log_diagonal[1:], log_diagonal[0]), sum(squares[1:], squares[0])
 
 

@@ -10,7 +10,22 @@ import pytest
 
 ROOT = pathlib.Path(__file__).parent.parent
 README = (ROOT / "README.md").read_text()
-ORDER = ["_arrays", "_gamma", "special", "linalg", "student_t", "niw", "nig", "links", "losses"]
+ORDER = [
+    "_arrays",
+    "_gamma",
+    "special",
+    "linalg",
+    "student_t",
+    "niw",
+    "nig",
+    "links",
+    "losses",
+    "networks",
+    "train",
+    "persistence",
+    "ensemble",
+    "mixture",
+]
 
 
 def imported(path):
@@ -32,7 +47,7 @@ def test_import_is_light_and_changes_no_setting():
 import sys, jax
 before = dict(jax.config.values)
 import mder_jax
-heavy = {"sklearn", "matplotlib", "flax", "optax", "scipy.stats", "pandas"} & set(sys.modules)
+heavy = {"sklearn", "matplotlib", "flax", "orbax", "rich", "scipy.stats", "pandas"} & set(sys.modules)
 assert not heavy, heavy
 assert dict(jax.config.values) == before
 assert not jax._src.xla_bridge._backends, "importing must not start a backend"

@@ -1,0 +1,102 @@
+"""Checkpoints of a training run that can be killed at any moment and goes on exactly where it was."""
+
+import hashlib
+import pathlib
+import re
+import warnings
+from collections.abc import Callable
+from typing import Any
+
+import jax
+import numpy as np
+
+
+class Checkpoints:
+    """Checkpoints of one run in a directory, written by orbax: each appears whole or not at all.
+
+    Args:
+      directory: made if it is not there; relative paths work.
+      identity: what the run is, as text by name. A directory that holds another run is refused, the difference named.
+    """
+
+    def __init__(self, directory: str | pathlib.Path, identity: dict[str, str]) -> None:
+        import orbax.checkpoint as ocp
+
+        self._ocp = ocp
+        self._identity = identity
+        options = ocp.CheckpointManagerOptions(max_to_keep=2, enable_async_checkpointing=False, create=True)
+        names = ("state", "identity")
+        self._manager = ocp.CheckpointManager(pathlib.Path(directory).absolute(), options=options, item_names=names)
+        self._directory = directory
+
+    def save(self, epoch: int, leaves: list[np.ndarray]) -> None:
+        """Write the arrays of a state after so many epochs; the two latest are kept."""
+        args = self._ocp.args.Composite(
+            state=self._ocp.args.StandardSave(dict(_named(leaves))),
+            identity=self._ocp.args.JsonSave(self._identity),
+        )
+        self._manager.save(epoch, args=args)
+
+    def latest(self, like: list[np.ndarray]) -> tuple[int, list[np.ndarray]] | None:
+        """The epoch and the arrays of the latest checkpoint that can be read, or None if there is none."""
+        steps = sorted(self._manager.all_steps(), reverse=True)
+        for position, epoch in enumerate(steps):
+            try:
+                identity = self._restore(epoch, identity=self._ocp.args.JsonRestore()).identity
+                self._check(identity)
+                state = self._restore(epoch, state=self._ocp.args.StandardRestore(dict(_named(like)))).state
+            except IdentityError:
+                raise
+            except Exception as error:
+                rest = "an older one is used" if position + 1 < len(steps) else "training starts from the beginning"
+                warnings.warn(
+                    f"the checkpoint of epoch {epoch} in {self._directory} cannot be read ({error}); {rest}",
+                    RuntimeWarning,
+                    stacklevel=2,
+                )
+            else:
+                return epoch, [np.asarray(state[name]) for name, _ in _named(like)]
+        return None
+
+    def close(self) -> None:
+        """Give up the directory."""
+        self._manager.close()
+
+    def _restore(self, epoch: int, **items: Any) -> Any:
+        return self._manager.restore(epoch, args=self._ocp.args.Composite(**items))
+
+    def _check(self, saved: dict[str, str]) -> None:
+        names = sorted(saved.keys() | self._identity.keys())
+        other = [name for name in names if saved.get(name) != self._identity.get(name)]
+        if other:
+            lines = [f"  {name}: {saved.get(name)} when saved, {self._identity.get(name)} now" for name in other]
+            raise IdentityError(
+                f"{self._directory} holds the checkpoints of another run; name another directory, or go back to the "
+                "arguments it was started with:\n" + "\n".join(lines)
+            )
+
+
+class IdentityError(ValueError):
+    """A checkpoint belongs to another run."""
+
+
+def _named(leaves: list[np.ndarray]) -> list[tuple[str, np.ndarray]]:
+    return [(f"{number:04}", leaf) for number, leaf in enumerate(leaves)]
+
+
+def identify_array(array: Any) -> str:
+    """Shape, dtype and a hash of the values."""
+    values = np.ascontiguousarray(array)
+    return f"{values.dtype}{list(values.shape)} {hashlib.sha256(values.tobytes()).hexdigest()[:16]}"
+
+
+def identify_function(function: Callable[..., Any], *examples: Any) -> str:
+    """A hash of what a function computes: its operations on arguments of these shapes, and the constants in it."""
+    program = jax.make_jaxpr(function)(*examples)
+    text = re.sub(r"0x[0-9a-f]+", "", str(program))
+    constants = [identify_array(jax.random.key_data(c) if _is_key(c) else c) for c in program.consts]
+    return hashlib.sha256("\n".join([text, *constants]).encode()).hexdigest()[:16]
+
+
+def _is_key(value: Any) -> bool:
+    return isinstance(value, jax.Array) and jax.dtypes.issubdtype(value.dtype, jax.dtypes.prng_key)

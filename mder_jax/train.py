@@ -1,0 +1,498 @@
+r"""One training run as a pure function of a key.
+
+A run is `begin`, then `run_epoch` for each epoch, which is a scan over shuffled minibatches. `fit` does that for one
+network, `mder_jax.ensemble` for many at once, with the same two functions.
+"""
+
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import optax
+from jax import Array, lax
+
+from mder_jax._arrays import is_concrete
+from mder_jax.networks import Network
+
+Loss = Callable[[Any, Array], Array]
+
+# Rounds of the shuffle. A row keeps its place in all of them with probability 2^-ROUNDS, and otherwise its place is
+# uniform: the marginal of each row is uniform to 2e-4, below what a year of epochs could tell.
+ROUNDS = 12
+
+
+class Settings(NamedTuple):
+    """How to train, apart from what is trained.
+
+    Args:
+      epochs: passes over the data.
+      batch_size: rows of a minibatch; the last of an epoch may be smaller. None: all rows.
+      steps_per_epoch: minibatches that count as one epoch. None: as many as there are, so that an epoch is one pass.
+        With a number, runs on data of different size make equally many steps, each going round its own data.
+      bootstrap: train on as many rows drawn with replacement, once for the run.
+      patience: stop when the validation loss has not improved for so many epochs. None: never.
+    """
+
+    epochs: int
+    batch_size: int | None = None
+    steps_per_epoch: int | None = None
+    bootstrap: bool = False
+    patience: int | None = None
+
+
+class Problem(NamedTuple):
+    """What is trained: functions only, and constant while training."""
+
+    network: Network
+    loss: Loss
+    optimizer: optax.GradientTransformation
+    settings: Settings
+
+
+class Data(NamedTuple):
+    """Rows to train on. A weight of 0 says that the row is not there; `validation` is a pair like (X, Y)."""
+
+    X: Array
+    Y: Array
+    weights: Array | None = None
+    validation: tuple[Array, Array] | None = None
+
+
+class Plan(NamedTuple):
+    """Which rows a run trains on: the first `size` of `rows` (None: of the data as they stand)."""
+
+    rows: Array | None
+    size: Array
+
+
+class State(NamedTuple):
+    """All that changes while training. Epochs are counted from 0, and -1 stands for never."""
+
+    key: Array
+    params: Any
+    optimizer_state: Any
+    diverged_at: Array
+    stopped_at: Array
+    best_params: Any
+    best_loss: Array
+    best_epoch: Array
+
+
+class Losses(NamedTuple):
+    """Mean loss over the rows of each epoch, (epochs,); NaN where an epoch was not run."""
+
+    train: Array
+    validation: Array | None
+
+
+class Fit(NamedTuple):
+    """A trained network.
+
+    Args:
+      params: those of the best validation loss if there are validation data, otherwise the last.
+      history: loss of each epoch.
+      diverged_at: the epoch in which loss, gradient or parameters became non-finite, -1 if never. The parameters are
+        those before that step.
+      stopped_at: the epoch after which early stopping ended the run, -1 if it did not.
+      best_epoch: the epoch of the best validation loss, -1 without validation.
+    """
+
+    params: Any
+    history: Losses
+    diverged_at: Array
+    stopped_at: Array
+    best_epoch: Array
+
+
+def fit(
+    key: Array,
+    network: Network,
+    loss: Loss,
+    X: Array,
+    Y: Array,
+    *,
+    optimizer: optax.GradientTransformation,
+    epochs: int,
+    batch_size: int | None = None,
+    steps_per_epoch: int | None = None,
+    weights: Array | None = None,
+    validation: tuple[Array, Array] | None = None,
+    patience: int | None = None,
+    bootstrap: bool = False,
+) -> Fit:
+    """Train one network: a pure function of the key, for `jax.jit`, `jax.vmap` and `jax.grad`.
+
+    Args:
+      key: decides parameters, shuffles, bootstrap and dropout.
+      network: see `Network`.
+      loss: ``loss(network output, y) -> (rows,)``, one value per row, not reduced.
+      X: inputs, (N, ...).
+      Y: targets, (N, ...); what a NaN means is the loss's affair.
+      optimizer: any of optax; ``optax.chain(optax.clip_by_global_norm(1.0), optax.adam(1e-3))`` clips gradients.
+      epochs: passes over the data.
+      batch_size: rows of a minibatch, the last of an epoch may be smaller; None for all.
+      steps_per_epoch: None for one pass over the data; see `Settings`.
+      weights: of the rows, (N,), 0 or more; a batch's loss is Σ w l / Σ w.
+      validation: (X, Y) held out; the run then returns the parameters of the best validation loss.
+      patience: epochs without a better validation loss after which to stop.
+      bootstrap: train on N rows drawn with replacement.
+
+    Example:
+      >>> line = Network(lambda key, x: jnp.zeros(1), lambda w, x: x @ w)
+      >>> x = jnp.linspace(-1.0, 1.0, 50)[:, None]
+      >>> squared = lambda output, y: (output - y) ** 2
+      >>> result = fit(jax.random.key(0), line, squared, x, 2 * x[:, 0], optimizer=optax.sgd(0.5), epochs=20)
+      >>> print(result.params.round(2), result.history.train.shape)
+      [2.] (20,)
+    """
+    settings = Settings(epochs, batch_size, steps_per_epoch, bootstrap, patience)
+    problem = Problem(network, loss, optimizer, settings)
+    data = as_data(X, Y, weights, validation)
+    check(problem, data, key)
+    state, plan = begin(problem, data, key)
+
+    def epoch(state: State, number: Array) -> tuple[State, Losses]:
+        return run_epoch(problem, data, plan, state, number)
+
+    state, history = lax.scan(epoch, state, jnp.arange(epochs, dtype=jnp.int32))
+    return finish(state, history)
+
+
+def begin(problem: Problem, data: Data, key: Array) -> tuple[State, Plan]:
+    """The state before the first epoch, and the rows to train on."""
+    init_key, row_key, training_key = jax.random.split(key, 3)
+    params = problem.network.init(init_key, data.X[:1])
+    never = jnp.full((), -1, jnp.int32)
+    state = State(
+        key=training_key,
+        params=params,
+        optimizer_state=problem.optimizer.init(params),
+        diverged_at=never,
+        stopped_at=never,
+        best_params=None if data.validation is None else params,
+        best_loss=jnp.full((), jnp.inf, jnp.result_type(float)),
+        best_epoch=never,
+    )
+    return state, _plan(problem.settings, data, row_key)
+
+
+def _plan(settings: Settings, data: Data, key: Array) -> Plan:
+    rows, size = None, jnp.full((), data.X.shape[0], jnp.int32)
+    if data.weights is not None:
+        rows = jnp.argsort(data.weights <= 0, stable=True).astype(jnp.int32)
+        size = jnp.sum(data.weights > 0, dtype=jnp.int32)
+    if settings.bootstrap:
+        drawn = jax.random.randint(key, (data.X.shape[0],), 0, size, jnp.int32)
+        rows = drawn if rows is None else rows[drawn]
+    return Plan(rows, size)
+
+
+def run_epoch(problem: Problem, data: Data, plan: Plan, state: State, epoch: Array) -> tuple[State, Losses]:
+    """One epoch of minibatches, then the validation loss and what follows from it.
+
+    A run that becomes non-finite in an epoch goes back to the state before it and stays there.
+    """
+
+    def step(running: Running, batch: Minibatch) -> tuple[Running, tuple[Array, Array]]:
+        return _step(problem, data, state.key, running, batch)
+
+    before = Running(state.params, state.optimizer_state, jnp.ones((), bool))
+    batches = _minibatches(problem.settings, data, plan, state.key, epoch)
+    after, (sums, counts) = lax.scan(step, before, batches)
+    running = is_running(state)
+    good = after.good & _all_finite(after.params)
+    state = state._replace(
+        params=_choose(running & good, after.params, state.params),
+        optimizer_state=_choose(running & good, after.optimizer_state, state.optimizer_state),
+        diverged_at=jnp.where(running & ~good, epoch, state.diverged_at),
+    )
+    train = jnp.where(running, jnp.sum(sums) / jnp.sum(counts), jnp.nan)
+    if data.validation is None:
+        return state, Losses(train, None)
+    validation = _mean_loss(problem, state.params, *data.validation, rows_of_batch(problem.settings, data))
+    state = _keep_best(problem.settings, state, epoch, validation)
+    return state, Losses(train, jnp.where(running, validation, jnp.nan))
+
+
+def is_running(state: State) -> Array:
+    """Whether the run has neither diverged nor stopped."""
+    return (state.diverged_at < 0) & (state.stopped_at < 0)
+
+
+def finish(state: State, history: Losses) -> Fit:
+    """The result, from the last state."""
+    params = state.params if state.best_params is None else state.best_params
+    return Fit(params, history, state.diverged_at, state.stopped_at, state.best_epoch)
+
+
+class Minibatch(NamedTuple):
+    """The number of a minibatch within the run, its rows, and which of them count (the last may be ragged)."""
+
+    step: Array
+    rows: Array
+    present: Array
+
+
+def rows_of_batch(settings: Settings, data: Data) -> int:
+    """The rows of a whole minibatch."""
+    return data.X.shape[0] if settings.batch_size is None else settings.batch_size
+
+
+def steps_of_epoch(settings: Settings, data: Data) -> int:
+    """The minibatches of an epoch."""
+    return settings.steps_per_epoch or -(-data.X.shape[0] // rows_of_batch(settings, data))
+
+
+def _minibatches(settings: Settings, data: Data, plan: Plan, key: Array, epoch: Array) -> Minibatch:
+    """The minibatches of an epoch, (steps, rows); beyond the last row stand rows that do not count."""
+    steps, rows = steps_of_epoch(settings, data), rows_of_batch(settings, data)
+    index = jnp.arange(steps, dtype=jnp.int32)
+    step = epoch * steps + index
+    in_a_pass = -(-plan.size // rows)
+    number = jnp.broadcast_to(epoch, index.shape)
+    if settings.steps_per_epoch is not None:
+        number, index = step // in_a_pass, step % in_a_pass
+    place = index[:, None] * rows + jnp.arange(rows, dtype=jnp.int32)[None, :]
+
+    def row(number: Array, place: Array) -> Array:
+        return shuffled(jnp.minimum(place, plan.size - 1), shuffle_of_pass(key, number, plan.size))
+
+    chosen = jax.vmap(row)(number, place)
+    return Minibatch(step, chosen if plan.rows is None else plan.rows[chosen], place < plan.size)
+
+
+class Shuffle(NamedTuple):
+    """A permutation of 0 … size−1: in each round every place has a partner, found with an offset, and a salt."""
+
+    offsets: Array
+    salts: Array
+    size: Array
+
+
+def shuffle_of_pass(key: Array, number: Array, size: Array) -> Shuffle:
+    """The shuffle for a pass over the data. Its bits are a hash: a generator's would cost more than the shuffle."""
+    typed = jnp.issubdtype(key.dtype, jax.dtypes.prng_key)
+    seed = jax.random.key_data(key) if typed else key
+    counter = number.astype(jnp.uint32) * np.uint32(2 * ROUNDS) + jnp.arange(2 * ROUNDS, dtype=jnp.uint32)
+    offsets, salts = _mixed(_mixed(counter ^ seed[0]) ^ seed[1]).reshape(2, ROUNDS)
+    return Shuffle((offsets % size.astype(jnp.uint32)).astype(jnp.int32), salts | np.uint32(1), size)
+
+
+def _mixed(bits: Array) -> Array:
+    """A bijection of 32 bits in which every bit of the result depends on all (the finaliser of MurmurHash3)."""
+    bits = (bits ^ (bits >> 16)) * np.uint32(0x85EBCA6B)
+    bits = (bits ^ (bits >> 13)) * np.uint32(0xC2B2AE35)
+    return bits ^ (bits >> 16)
+
+
+def shuffled(position: Array, shuffle: Shuffle) -> Array:
+    r"""Where a shuffle sends a position from 0 to size − 1, without sorting: the swap-or-not shuffle.
+
+    In each round every place x has the partner K − x mod size, and the two swap if a hash of the larger says so
+    (Hoang, Morris and Rogaway, *An enciphering scheme based on a card shuffle*, 2012). It is a permutation whatever the
+    hash. Sorting random numbers would be the most expensive part of a training step.
+    """
+    for offset, salt in zip(shuffle.offsets, shuffle.salts, strict=True):
+        partner = offset - position
+        partner = jnp.where(partner < 0, partner + shuffle.size, partner)
+        hashed = (jnp.maximum(position, partner).astype(jnp.uint32) + np.uint32(0x9E3779B9)) * salt
+        position = jnp.where((hashed >> 31) == 1, partner, position)
+    return position
+
+
+class Running(NamedTuple):
+    """What a step changes, and whether all was finite so far in this epoch."""
+
+    params: Any
+    optimizer_state: Any
+    good: Array
+
+
+def _step(
+    problem: Problem, data: Data, key: Array, running: Running, batch: Minibatch
+) -> tuple[Running, tuple[Array, Array]]:
+    """One step of the optimiser, and the batch's Σ w l and Σ w; a batch without weight is left out."""
+    X, Y = data.X[batch.rows], data.Y[batch.rows]
+    weights = jnp.where(batch.present, 1.0 if data.weights is None else data.weights[batch.rows], 0.0)
+    total = jnp.sum(weights)
+    network = problem.network
+
+    def objective(params: Any) -> Array:
+        if network.train is None:
+            output = network.apply(params, X)
+        else:
+            output = network.train(params, X, jax.random.fold_in(key, batch.step))
+        losses = problem.loss(output, Y)
+        return jnp.sum(jnp.where(weights > 0, losses * weights.astype(losses.dtype), 0.0)) / total.astype(losses.dtype)
+
+    value, gradient = jax.value_and_grad(objective)(running.params)
+    optimizer = optax.with_extra_args_support(problem.optimizer)
+    updates, optimizer_state = optimizer.update(
+        gradient, running.optimizer_state, running.params, value=value, grad=gradient, value_fn=objective
+    )
+    good = running.good & jnp.isfinite(value)
+    after = Running(optax.apply_updates(running.params, updates), optimizer_state, good)
+    total = total.astype(value.dtype)
+    if data.weights is not None:  # only then can a batch be empty
+        after, value = _choose(total > 0, after, running), jnp.where(total > 0, value, 0.0)
+    return after, (value * total, total)
+
+
+def _all_finite(tree: Any) -> Array:
+    """Whether every float of the tree is finite: 0 x is 0 only for finite x."""
+    floats = [leaf for leaf in jax.tree.leaves(tree) if jnp.issubdtype(leaf.dtype, jnp.inexact)]
+    return jnp.all(jnp.stack([jnp.sum(0 * leaf) == 0 for leaf in floats]))
+
+
+def _choose(condition: Array, first: Any, second: Any) -> Any:
+    return jax.tree.map(lambda a, b: jnp.where(condition, a, b), first, second)
+
+
+def _mean_loss(problem: Problem, params: Any, X: Array, Y: Array, rows: int) -> Array:
+    """The mean loss, from blocks of so many rows so that memory stays bounded."""
+    number = X.shape[0]
+    blocks = -(-number // rows)
+    place = jnp.arange(blocks * rows, dtype=jnp.int32).reshape(blocks, rows)
+
+    def add(total: Array, place: Array) -> tuple[Array, None]:
+        row = jnp.minimum(place, number - 1)
+        losses = problem.loss(problem.network.apply(params, X[row]), Y[row])
+        return total + jnp.sum(jnp.where(place < number, losses, 0.0)).astype(total.dtype), None
+
+    return lax.scan(add, jnp.zeros((), jnp.result_type(float)), place)[0] / number
+
+
+def _keep_best(settings: Settings, state: State, epoch: Array, validation: Array) -> State:
+    better = is_running(state) & (validation < state.best_loss)
+    best_epoch = jnp.where(better, epoch, state.best_epoch)
+    stopped_at = state.stopped_at
+    if settings.patience is not None:
+        waited = epoch - best_epoch >= settings.patience
+        stopped_at = jnp.where(is_running(state) & waited, epoch, stopped_at)
+    return state._replace(
+        best_params=_choose(better, state.params, state.best_params),
+        best_loss=jnp.where(better, validation, state.best_loss),
+        best_epoch=best_epoch,
+        stopped_at=stopped_at,
+    )
+
+
+def as_data(X: Any, Y: Any, weights: Any = None, validation: Any = None) -> Data:
+    """The arguments as arrays."""
+    if validation is not None and (not isinstance(validation, tuple | list) or len(validation) != 2):
+        raise ValueError(f"validation must be a pair (X, Y); got {type(validation).__name__}")
+    return Data(
+        jnp.asarray(X),
+        jnp.asarray(Y),
+        None if weights is None else jnp.asarray(weights, jnp.result_type(float)),
+        None if validation is None else (jnp.asarray(validation[0]), jnp.asarray(validation[1])),
+    )
+
+
+def check(problem: Problem, data: Data, key: Array) -> None:
+    """Raise, before anything is compiled, with what is wrong and what would be right."""
+    check_key(key)
+    check_data(data)
+    check_settings(problem.settings, data)
+    check_problem(problem, data, key)
+
+
+def check_key(key: Any) -> None:
+    """Raise unless it is a JAX random key."""
+    typed = hasattr(key, "dtype") and jnp.issubdtype(key.dtype, jax.dtypes.prng_key)
+    if not typed and not (hasattr(key, "dtype") and key.dtype == jnp.uint32 and key.shape[-1:] == (2,)):
+        raise TypeError(f"key must be a random key such as jax.random.key(0); got {key!r}")
+
+
+def check_data(data: Data) -> None:
+    """Raise unless X is finite, Y has no infinity, and all have the same rows."""
+    _check_pair("X", "Y", data.X, data.Y)
+    if data.validation is not None:
+        _check_pair("validation X", "validation Y", *data.validation)
+        for name, own, held_out in (("X", data.X, data.validation[0]), ("Y", data.Y, data.validation[1])):
+            if own.shape[1:] != held_out.shape[1:]:
+                expected = f"rows of shape {own.shape[1:]}, those of {name}"
+                raise ValueError(f"validation {name} must have {expected}; got {held_out.shape[1:]}")
+    if data.weights is not None:
+        if data.weights.shape != data.X.shape[:1]:
+            raise ValueError(f"weights must have shape {data.X.shape[:1]}, one per row; got {data.weights.shape}")
+        if is_concrete(data.weights):
+            values = np.asarray(data.weights)
+            _refuse(~(np.isfinite(values) & (values >= 0)), values, "weights", "must be finite and not negative")
+            if not values.any():
+                raise ValueError("all weights are 0; at least one row must count")
+
+
+def _check_pair(x_name: str, y_name: str, X: Array, Y: Array) -> None:
+    if X.ndim < 2:
+        raise ValueError(f"{x_name} must have shape (N, ...) with at least two axes; got {X.shape}")
+    if Y.ndim < 1 or X.shape[0] != Y.shape[0]:
+        raise ValueError(f"{x_name} and {y_name} must have the same number of rows; got {X.shape} and {Y.shape}")
+    if X.shape[0] == 0:
+        raise ValueError(f"{x_name} has no rows; got shape {X.shape}")
+    check_finite(x_name, X)
+    if is_concrete(Y):
+        _refuse(np.isinf(Y), np.asarray(Y), y_name, "may hold NaN for 'missing' but no infinity")
+
+
+def check_finite(name: str, array: Array | np.ndarray) -> None:
+    """Raise, with the index, if a concrete array holds NaN or an infinity."""
+    if is_concrete(array):
+        _refuse(~np.isfinite(array), np.asarray(array), name, "must be finite")
+
+
+def _refuse(bad: np.ndarray, values: np.ndarray, name: str, rule: str) -> None:
+    if bad.any():
+        where = tuple(int(i) for i in np.argwhere(bad)[0])
+        raise ValueError(f"{name} {rule}; got {values[where]} at index {where} ({int(bad.sum())} such values)")
+
+
+def check_settings(settings: Settings, data: Data) -> None:
+    """Raise unless the numbers make sense for these data."""
+    rows = data.X.shape[0]
+    counts = {name: getattr(settings, name) for name in ("epochs", "batch_size", "steps_per_epoch", "patience")}
+    for name, value in counts.items():
+        required = name == "epochs"
+        if (value is None and required) or (value is not None and (not _is_whole(value) or value < 1)):
+            raise ValueError(
+                f"{name} must be a whole number, 1 or more{'' if required else ', or None'}; got {value!r}"
+            )
+    if settings.batch_size is not None and settings.batch_size > rows:
+        raise ValueError(f"batch_size {settings.batch_size} exceeds the {rows} rows; use batch_size={rows} or None")
+    if settings.patience is not None and data.validation is None:
+        raise ValueError("patience needs validation data: pass validation=(X_val, Y_val)")
+
+
+def _is_whole(value: Any) -> bool:
+    return isinstance(value, int | np.integer) and not isinstance(value, bool)
+
+
+def check_problem(problem: Problem, data: Data, key: Array) -> None:
+    """Raise unless network, loss and optimiser fit together on these shapes (nothing is computed)."""
+    network, loss, optimizer = problem.network, problem.loss, problem.optimizer
+    if not (callable(getattr(network, "init", None)) and callable(getattr(network, "apply", None))):
+        raise TypeError(
+            f"network must be a Network(init, apply), as made by mlp or from_linen; got {type(network).__name__}"
+        )
+    if not callable(loss):
+        raise TypeError(f"loss must be a function of (network output, y); got {type(loss).__name__}")
+    if not (callable(getattr(optimizer, "init", None)) and callable(getattr(optimizer, "update", None))):
+        raise TypeError(
+            f"optimizer must be an optax optimiser, with init and update, such as optax.adam(1e-3); got {optimizer!r}"
+        )
+    rows = min(data.X.shape[0], 3)
+    x, y = data.X[:rows], data.Y[:rows]
+    params = jax.eval_shape(network.init, key, x)
+    if not jax.tree.leaves(params):
+        raise ValueError("network.init made no parameters; there is nothing to train")
+    jax.eval_shape(optimizer.init, params)
+    output = jax.eval_shape(network.apply, params, x)
+    losses = jax.eval_shape(loss, output, y)
+    if not hasattr(losses, "shape") or losses.shape != (rows,):
+        shape = getattr(losses, "shape", None)
+        mean = "a mean or sum; leave out the reduction" if shape == () else f"shape {shape} for {rows} rows"
+        raise ValueError(f"loss must return one value per row, shape (rows,); got {mean}")
+    if not jnp.issubdtype(losses.dtype, jnp.floating):
+        raise TypeError(f"loss must return floats; got {losses.dtype}")
