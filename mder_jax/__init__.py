@@ -1,7 +1,9 @@
 """Multivariate Deep Evidential Regression in JAX: the paper's equations, and ensembles trained fast."""
 
 from mder_jax import ensemble, linalg, links, losses, networks, nig, niw, persistence, special, student_t, train
-from mder_jax.ensemble import Ensemble, PerMember, Progress, fit_ensemble, predict, use_all_cores
+from mder_jax._devices import use_all_cores
+from mder_jax._job import PerMember
+from mder_jax.ensemble import Ensemble, Progress, fit_ensemble, predict
 from mder_jax.linalg import half_logdet, tril_size, unpack_tril, whiten
 from mder_jax.links import (
     gaussian_link,

@@ -1,12 +1,10 @@
 """Many networks as one compiled program: a fit, or a forward pass, over members and over devices.
 
 The members lie on a mesh of devices along their own axis, and nothing crosses devices while they train. A device takes
-them in groups that fit its cache; a group goes through all epochs before the next one starts.
+them in groups that fit its cache; a group goes through all epochs of a chunk before the next one does.
 """
 
-import hashlib
 import math
-import os
 import pathlib
 import time
 import warnings
@@ -20,31 +18,16 @@ import jax.numpy as jnp
 import numpy as np
 import optax
 from jax import Array, lax
-from jax.sharding import Mesh, NamedSharding
 from jax.sharding import PartitionSpec as P
 
 from mder_jax import persistence, train
+from mder_jax._devices import AXIS, Layout, fetch
+from mder_jax._job import Job, PerMember, make_job, on_host
 from mder_jax.networks import Network
 from mder_jax.train import Losses, State
 
-# Members that a CPU device trains at once: enough to fill its vector units, few enough for its cache.
-GROUP = 64
-AXIS = "members"
-
-
-class PerMember(NamedTuple):
-    """One value for each member, in the place of an argument that all members share.
-
-    Args:
-      values: an array or a pytree of arrays with the members as first axis.
-      build: makes the argument from one member's values; None if the values are the argument.
-
-    Example:
-      >>> rates = PerMember(jnp.array([1e-2, 1e-3]), optax.adam)  # optimizer=rates: two members, two learning rates
-    """
-
-    values: Any
-    build: Callable[[Any], Any] | None = None
+# A chunk of epochs takes about this long, so that bar and Ctrl-C respond.
+CHUNK_SECONDS = 0.3
 
 
 class Progress(NamedTuple):
@@ -115,21 +98,6 @@ class Ensemble:
         )
 
 
-def use_all_cores(cores: int | None = None) -> None:
-    """Let JAX see one device for each CPU core, since one device uses one core. Call it before JAX is used at all.
-
-    The same as starting Python with ``JAX_NUM_CPU_DEVICES`` set in the environment. Accelerators are not affected.
-    """
-    count = cores or len(os.sched_getaffinity(0) if hasattr(os, "sched_getaffinity") else range(os.cpu_count() or 1))
-    try:
-        jax.config.update("jax_num_cpu_devices", count)
-    except RuntimeError as error:
-        raise RuntimeError(
-            "JAX has started already; call use_all_cores() before any JAX computation, "
-            f"or start Python with JAX_NUM_CPU_DEVICES={count} in the environment"
-        ) from error
-
-
 def fit_ensemble(
     key: Array,
     network: Network | PerMember,
@@ -190,363 +158,157 @@ def fit_ensemble(
       Ensemble(3 members, 20 epochs, 0 diverged) [2. 2. 2.]
     """
     settings = train.Settings(epochs, batch_size, steps_per_epoch, bootstrap, patience)
-    if validation is not None and (not isinstance(validation, tuple | list) or len(validation) != 2):
-        raise ValueError(f"validation must be a pair (X, Y); got {type(validation).__name__}")
+    held_out = train.check_validation(validation)
     arguments = {"network": network, "loss": loss, "optimizer": optimizer, "X": X, "Y": Y, "weights": weights}
-    arguments |= {"validation X": validation[0], "validation Y": validation[1]} if validation else {}
-    job = _Job.of(arguments, settings, key, members)
+    arguments |= {"validation X": held_out[0], "validation Y": held_out[1]}
+    job = make_job(arguments, settings, key, members)
     job.check()
-    for name, every in (("callback_every", callback_every), ("checkpoint_every", checkpoint_every)):
-        if every is not None and (not isinstance(every, int) or every < 1):
-            raise ValueError(f"{name} must be a whole number, 1 or more, or None; got {every!r}")
+    intervals = _Intervals(epochs, callback_every if callback else 0, checkpoint_every if checkpoint else 0)
     run = _Run(job, devices)
-    store = None if checkpoint is None else persistence.Checkpoints(checkpoint, job.identity())
-    marks = _Marks(
-        epochs,
-        callback_every=(callback_every or max(1, epochs // 100)) if callback else None,
-        checkpoint_every=(checkpoint_every or max(1, epochs // 20)) if store else None,
-    )
-    try:
+    with _bar(progress, epochs, job.members) as bar, _checkpoints(checkpoint, job) as store:
         run.start(store)
-        with _bar(progress, epochs, job.members) as bar:
-            _drive(run, marks, bar, callback, store)
-    finally:
-        if store:
-            store.close()
+        _drive(run, intervals, bar, callback, store)
     result = run.result()
     _report_divergence(result, job)
     return result
 
 
+class _Intervals:
+    """When something is due on the host: every so many epochs and at the end; 0 for never, None for a default."""
+
+    def __init__(self, epochs: int, callback_every: int | None, checkpoint_every: int | None) -> None:
+        self.epochs = epochs
+        self.callback = self._epochs("callback_every", callback_every, default=max(1, epochs // 100))
+        self.checkpoint = self._epochs("checkpoint_every", checkpoint_every, default=max(1, epochs // 20))
+
+    @staticmethod
+    def _epochs(name: str, every: int | None, default: int) -> int:
+        if every is not None and (not train.is_whole(every) or every < 0):
+            raise ValueError(f"{name} must be a whole number, 1 or more, or None; got {every!r}")
+        return default if every is None else every
+
+    def end_of_chunk(self, epoch: int, length: int) -> int:
+        """Where a chunk of about this length has to end."""
+        due = [(epoch // every + 1) * every for every in (self.callback, self.checkpoint) if every]
+        return min([epoch + length, self.epochs, *due])
+
+    def is_due(self, epoch: int, every: int) -> bool:
+        """Whether what happens every so many epochs happens now."""
+        return bool(every) and (epoch % every == 0 or epoch == self.epochs)
+
+
+@contextmanager
+def _checkpoints(directory: str | pathlib.Path | None, job: Job) -> Iterator[persistence.Checkpoints | None]:
+    if directory is None:
+        yield None
+        return
+    store = persistence.Checkpoints(directory, job.identity())
+    try:
+        yield store
+    finally:
+        store.close()
+
+
 def _drive(
     run: "_Run",
-    marks: "_Marks",
+    intervals: _Intervals,
     bar: "Callable[[_Run], None] | None",
     callback: Callable[[Progress], Any] | None,
     store: persistence.Checkpoints | None,
 ) -> None:
-    """Advance the run to its end, chunk by chunk if anybody is looking."""
-    epochs = run.job.settings.epochs
-    watched = bar is not None or callback is not None or store is not None
-    length = 1 if watched else epochs
+    """Advance the run to its end: in one call, or in chunks of epochs if anybody is looking."""
+    epochs = intervals.epochs
+    length = 1 if bar or callback or store else epochs
     try:
         while run.epoch < epochs and run.is_running():
-            stop = marks.next(run.epoch, length)
-            start, seconds = run.epoch, time.perf_counter()
-            run.advance(stop)
-            seconds = time.perf_counter() - seconds
-            length = max(1, min(2 * (stop - start), math.ceil((stop - start) * 0.3 / seconds)))
+            start, clock = run.epoch, time.perf_counter()
+            run.advance(intervals.end_of_chunk(run.epoch, length))
+            done, seconds = run.epoch - start, time.perf_counter() - clock
+            length = max(1, min(2 * length, math.ceil(done * CHUNK_SECONDS / seconds)))
             if bar:
                 bar(run)
-            if store and (marks.due(run.epoch, marks.checkpoint_every) or not run.is_running()):
-                run.save(store)
-            if callback and marks.due(run.epoch, marks.callback_every) and callback(run.progress()):
+            if store and (intervals.is_due(run.epoch, intervals.checkpoint) or not run.is_running()):
+                store.save(run.epoch, run.leaves())
+            if callback and intervals.is_due(run.epoch, intervals.callback) and callback(run.progress()):
                 break
     except KeyboardInterrupt:
         if store:
-            run.save(store)
+            store.save(run.epoch, run.leaves())
         warnings.warn(
-            f"interrupted after {run.epoch} of {epochs} epochs; the members are returned as they are"
-            + (", and the checkpoint goes on from there" if store else ""),
+            f"interrupted: the members are returned as they are after {run.epoch} of {epochs} epochs"
+            + (", and the same call goes on from there" if store else ""),
             RuntimeWarning,
             stacklevel=3,
         )
 
 
-class _Marks(NamedTuple):
-    """Epochs at which something is due on the host."""
-
-    epochs: int
-    callback_every: int | None
-    checkpoint_every: int | None
-
-    def next(self, epoch: int, length: int) -> int:
-        """Where a chunk of about this length has to end."""
-        ends = [epoch + length, self.epochs]
-        ends += [(epoch // every + 1) * every for every in (self.callback_every, self.checkpoint_every) if every]
-        return min(ends)
-
-    def due(self, epoch: int, every: int | None) -> bool:
-        """Whether an action that happens every so many epochs, and at the end, is due."""
-        return every is not None and (epoch % every == 0 or epoch == self.epochs)
-
-
-class _Job(NamedTuple):
-    """The arguments, taken apart: what all members share, what each has of its own, and how to put them together."""
-
-    settings: train.Settings
-    keys: Array
-    shared: dict[str, np.ndarray]
-    own: dict[str, Any]
-    fixed: dict[str, Any]
-    builders: dict[str, Callable[[Any], Any] | None]
-
-    @classmethod
-    def of(cls, arguments: dict[str, Any], settings: train.Settings, key: Array, members: int | None) -> "_Job":
-        shared, own, fixed, builders = {}, {}, {}, {}
-        for name, value in arguments.items():
-            if isinstance(value, PerMember):
-                own[name], builders[name] = jax.tree.map(_host, value.values), value.build
-            elif name in ("network", "loss", "optimizer") or value is None:
-                fixed[name] = value
-            else:
-                shared[name] = _host(value)
-        train.check_key(key)
-        keys = _member_keys(key, members, own)
-        return cls(settings, keys, shared, own, fixed, builders)
-
-    @property
-    def members(self) -> int:
-        return len(self.keys)
-
-    def member(self, shared: dict[str, Any], own: dict[str, Any]) -> tuple[train.Problem, train.Data]:
-        """Problem and data of one member, from arrays that may be traced."""
-        parts = {**self.fixed, **shared}
-        for name, value in own.items():
-            build = self.builders[name]
-            parts[name] = value if build is None else build(value)
-        validation = (parts["validation X"], parts["validation Y"]) if "validation X" in parts else None
-        problem = train.Problem(parts["network"], parts["loss"], parts["optimizer"], self.settings)
-        return problem, train.as_data(parts["X"], parts["Y"], parts["weights"], validation)
-
-    def check(self) -> None:
-        """Raise, before anything is compiled, with what is wrong and what would be right."""
-        first = self.member(self.shared, jax.tree.map(lambda leaf: leaf[0], self.own))
-        train.check(*first, self.keys[0])
-        if {"X", "Y", "weights", "validation X", "validation Y"} & self.own.keys():
-            for number in range(1, self.members):
-                own = {name: value[number] for name, value in self.own.items() if name not in self.fixed_kinds()}
-                parts = {**self.fixed, **self.shared, **own}
-                validation = (parts["validation X"], parts["validation Y"]) if "validation X" in parts else None
-                try:
-                    train.check_data(train.Data(parts["X"], parts["Y"], parts["weights"], validation))
-                except ValueError as error:
-                    raise ValueError(f"member {number}: {error}") from None
-
-    @staticmethod
-    def fixed_kinds() -> tuple[str, ...]:
-        return ("network", "loss", "optimizer")
-
-    def identity(self) -> dict[str, str]:
-        """What this run is, for its checkpoints."""
-        text = {name: str(value) for name, value in self.settings._asdict().items()}
-        text |= {"members": str(self.members), "jax": jax.__version__}
-        text |= {"keys": persistence.identify_array(_key_data(self.keys))}
-        for name, value in {**self.shared, **self.own}.items():
-            text[name] = " ".join(persistence.identify_array(leaf) for leaf in jax.tree.leaves(value))
-        own = jax.tree.map(lambda leaf: leaf[0], self.own)
-        problem, data = self.member(self.shared, own)
-        row, target = data.X[:1], data.Y[:1]
-        params = jax.eval_shape(problem.network.init, self.keys[0], row)
-        output = jax.eval_shape(problem.network.apply, params, row)
-        state = jax.eval_shape(problem.optimizer.init, params)
-
-        def network(shared: Any, own: Any, params: Any, x: Array, key: Array) -> Any:
-            network = self.member(shared, own)[0].network
-            noisy = None if network.train is None else network.train(params, x, key)
-            return network.init(key, x), network.apply(params, x), noisy
-
-        def loss(shared: Any, own: Any, output: Any, y: Array) -> Array:
-            return self.member(shared, own)[0].loss(output, y)
-
-        def optimizer(shared: Any, own: Any, gradient: Any, state: Any) -> Any:
-            extra = {"value": jnp.zeros(()), "grad": gradient, "value_fn": lambda params: jnp.zeros(())}
-            transform = optax.with_extra_args_support(self.member(shared, own)[0].optimizer)
-            return transform.update(gradient, state, gradient, **extra)
-
-        here = (self.shared, own)
-        text["network"] = persistence.identify_function(network, *here, params, row, self.keys[0])
-        text["loss"] = persistence.identify_function(loss, *here, output, target)
-        text["optimizer"] = persistence.identify_function(optimizer, *here, params, state)
-        return text
-
-
-def _host(value: Any) -> np.ndarray:
-    """The array on the host, in the dtype JAX would give it."""
-    array = np.asarray(value)
-    return array.astype(jax.dtypes.canonicalize_dtype(array.dtype), copy=False)
-
-
-def _key_data(keys: Array) -> np.ndarray:
-    typed = jnp.issubdtype(keys.dtype, jax.dtypes.prng_key)
-    return np.asarray(jax.random.key_data(keys) if typed else keys)
-
-
-def _member_keys(key: Array, members: int | None, own: dict[str, Any]) -> Array:
-    """(M,) keys, and a check that everything agrees on M."""
-    counts = {}
-    if members is not None:
-        if not isinstance(members, int | np.integer) or isinstance(members, bool) or members < 1:
-            raise ValueError(f"members must be a whole number, 1 or more; got {members!r}")
-        counts["members"] = int(members)
-    single = 0 if jnp.issubdtype(key.dtype, jax.dtypes.prng_key) else 1
-    if key.ndim > single:
-        counts["key"] = key.shape[0]
-    for name, value in own.items():
-        leaves = jax.tree.leaves(value)
-        if not leaves or any(np.ndim(leaf) == 0 for leaf in leaves):
-            raise ValueError(f"the values of a PerMember need the members as first axis; {name} has none")
-        counts |= {f"{name}{i or ''}": leaf.shape[0] for i, leaf in enumerate(leaves)}
-    if not counts:
-        raise ValueError("say how many networks to train: members=10, an array of keys, or a PerMember argument")
-    if len(set(counts.values())) > 1:
-        raise ValueError(f"arguments do not agree on the number of members: {counts}")
-    count = next(iter(counts.values()))
-    if count < 1:
-        raise ValueError(f"there must be at least one member; got {counts}")
-    return key if key.ndim > single else jax.random.split(key, count)
-
-
-class _Layout:
-    """Where members lie: on devices, then in groups that a device takes one after the other."""
-
-    def __init__(self, members: int, devices: Sequence[jax.Device] | None) -> None:
-        chosen = list(devices if devices is not None else jax.devices())[:members]
-        if not chosen:
-            raise ValueError("devices is empty; None means all of them")
-        self.members = members
-        self.mesh = Mesh(np.array(chosen), (AXIS,))
-        local = -(-members // len(chosen))
-        self.groups = -(-local // GROUP) if chosen[0].platform == "cpu" else 1
-        self.padded = len(chosen) * self.groups * -(-local // self.groups)
-
-    def spread(self, tree: Any) -> Any:
-        """Members over devices; the last one is repeated to fill them."""
-        index = np.minimum(np.arange(self.padded), self.members - 1)
-        return jax.tree.map(lambda leaf: self._put(leaf[index], P(AXIS)), tree)
-
-    def everywhere(self, tree: Any) -> Any:
-        """The same on all devices."""
-        return jax.tree.map(lambda leaf: self._put(leaf, P()), tree)
-
-    def gathered(self, tree: Any) -> Any:
-        """All members on the host, those that fill up left out."""
-        return jax.tree.map(lambda leaf: fetch(leaf)[: self.members], tree)
-
-    def _put(self, leaf: Any, spec: P) -> Array:
-        sharding = NamedSharding(self.mesh, spec)
-        if isinstance(leaf, jax.Array) and jnp.issubdtype(leaf.dtype, jax.dtypes.prng_key):
-            impl = jax.random.key_impl(leaf)
-            return jax.random.wrap_key_data(self._put(jax.random.key_data(leaf), spec), impl=impl)
-        values = np.asarray(leaf)
-        return jax.make_array_from_callback(values.shape, sharding, lambda index: values[index])
-
-    def map(self, function: Callable[..., Any], tree: Any) -> Any:
-        """On one device: apply to all its members, group by group."""
-        if self.groups == 1:
-            return function(tree)
-        size = self.padded // len(self.mesh.devices) // self.groups
-        split = jax.tree.map(lambda leaf: leaf.reshape(self.groups, size, *leaf.shape[1:]), tree)
-        joined = lax.map(function, split)
-        return jax.tree.map(lambda leaf: leaf.reshape(self.groups * size, *leaf.shape[2:]), joined)
-
-    def compile(self, function: Callable[..., Any], specs: tuple[P, ...], *arguments: Any) -> Callable[..., Any]:
-        """One program for all devices, `function` seeing the members of one of them."""
-        mapped = jax.shard_map(function, mesh=self.mesh, in_specs=specs, out_specs=P(AXIS), check_vma=False)
-        return compiled(mapped, self.mesh, *arguments)
-
-
-_programs: dict[tuple[str, tuple[int, ...]], Callable[..., Any]] = {}
-
-
-def compiled(function: Callable[..., Any], mesh: Mesh, *arguments: Any) -> Callable[..., Any]:
-    """The function compiled for these arguments; the same program is compiled once in a process.
-
-    Programs are compared by their text, since every ``optax.adam(1e-3)`` and every lambda is a new object.
-    """
-    devices = mesh.devices.flatten()
-    # Half the compile time, and no slower, on a CPU.
-    options = {"xla_backend_optimization_level": 1} if devices[0].platform == "cpu" else None
-    lowered = jax.jit(function, compiler_options=options).lower(*arguments)
-    text = hashlib.sha256(lowered.as_text().encode()).hexdigest()
-    name = (text, tuple(device.id for device in devices))
-    if name not in _programs:
-        _programs[name] = lowered.compile()
-    return _programs[name]
-
-
-def fetch(array: Array) -> np.ndarray:
-    """The whole array on the host, also of members that other processes trained."""
-    if array.is_fully_addressable:
-        return np.asarray(array)
-    from jax.experimental import multihost_utils
-
-    return np.asarray(multihost_utils.process_allgather(array, tiled=True))
-
-
 class _Run:
     """A job on its devices: what changes is `epoch`, `state` and `history`."""
 
-    def __init__(self, job: _Job, devices: Sequence[jax.Device] | None) -> None:
+    def __init__(self, job: Job, devices: Sequence[jax.Device] | None) -> None:
         self.job = job
-        self.layout = _Layout(job.members, devices)
+        self.layout = Layout(job.members, devices)
         self.epoch = 0
 
-    def start(self, store: persistence.Checkpoints | None) -> None:
-        """Initial parameters, or those of the latest checkpoint."""
-        job, layout = self.job, self.layout
-        self._own = layout.spread(job.own)
-        self._shared = layout.everywhere(job.shared)
-        keys = layout.spread(job.keys)
-        begin = layout.compile(self._begin, (P(AXIS), P(AXIS), P()), keys, self._own, self._shared)
-        self.state, self._plan, self.history = begin(keys, self._own, self._shared)
-        arguments = (*self._carry(), self._own, self._shared, *self._epochs(0, 0))
-        specs = (P(AXIS), P(AXIS), P(AXIS), P(AXIS), P(), P(), P())
-        self._advance = layout.compile(self._train, specs, *arguments)
-        found = store.latest(self._saved()) if store else None
+    def start(self, store: persistence.Checkpoints | None = None) -> None:
+        """Compile, and make initial parameters or take those of the latest checkpoint."""
+        layout, job = self.layout, self.job
+        self._own, self._shared = layout.spread(job.own), layout.everywhere(job.shared)
+        keys = layout.spread(job.key_data)
+        members, same = P(AXIS), P()
+        begin = layout.compile(layout.on_each(self._begin, (members, members, same)), keys, self._own, self._shared)
+        self.state, self.history, self._plan = begin(keys, self._own, self._shared)
+        train_epochs = layout.on_each(self._train, (members, members, members, members, same, same, same))
+        self._program = layout.compile(train_epochs, *self._arguments(0))
+        found = store.latest(self.leaves()) if store else None
         if found:
             self.epoch, leaves = found
-            tree = jax.tree.unflatten(jax.tree.structure((self.state, self.history)), leaves)
-            key = self.state.key
-            self.state, self.history = layout.spread(tree)
-            if jnp.issubdtype(key.dtype, jax.dtypes.prng_key):
-                key_data = self.state.key
-                self.state = self.state._replace(key=jax.random.wrap_key_data(key_data, impl=jax.random.key_impl(key)))
+            structure = jax.tree.structure((self.state, self.history))
+            self.state, self.history = layout.spread(jax.tree.unflatten(structure, leaves))
 
     def advance(self, stop: int) -> None:
         """Train up to an epoch; an interruption leaves the run as it was."""
-        carry = self._advance(*self._carry(), self._own, self._shared, *self._epochs(self.epoch, stop))
-        self.state, self.history = jax.block_until_ready(carry)
+        self.state, self.history = jax.block_until_ready(self._program(*self._arguments(stop)))
         self.epoch = stop
 
     def is_running(self) -> bool:
-        """Whether any member is neither diverged nor stopped."""
+        """Whether any member has neither diverged nor stopped."""
         return bool(np.any((fetch(self.state.diverged_at) < 0) & (fetch(self.state.stopped_at) < 0)))
 
-    def save(self, store: persistence.Checkpoints) -> None:
-        """Write a checkpoint of the run as it is."""
-        store.save(self.epoch, self._saved())
+    def leaves(self) -> list[np.ndarray]:
+        """The arrays of the state and the history, for a checkpoint."""
+        return jax.tree.leaves(self.layout.gathered((self.state, self.history)))
 
     def progress(self) -> Progress:
         """For callbacks."""
-        history, params = self.layout.gathered((self.history, train.finish(self.state, self.history).params))
-        return Progress(self.epoch, self.job.settings.epochs, _take(history, np.s_[:, : self.epoch]), params)
+        fit = self.layout.gathered(train.finish(self.state, self.history))
+        return Progress(self.epoch, self.job.settings.epochs, _take(fit.history, np.s_[:, : self.epoch]), fit.params)
 
     def result(self) -> Ensemble:
         """The members as they are."""
         fit = self.layout.gathered(train.finish(self.state, self.history))
-        network = self.job.fixed.get("network")
-        if network is None:
-            network = PerMember(self.job.own["network"], self.job.builders["network"])
-        X = self.job.shared["X"] if "X" in self.job.shared else self.job.own["X"][0]
         return Ensemble(
-            network=network,
+            network=self.job.arguments["network"],
             params=jax.tree.map(jnp.asarray, fit.params),
             history=fit.history,
             diverged_at=fit.diverged_at,
             stopped_at=fit.stopped_at,
             best_epoch=fit.best_epoch,
             epochs=self.epoch,
-            row_shape=X.shape[1:],
+            row_shape=self.job.first()[1].X.shape[1:],
         )
 
-    def _begin(self, keys: Array, own: Any, shared: Any) -> tuple[State, train.Plan, Losses]:
-        def member(key: Array, own: Any) -> tuple[State, train.Plan]:
-            return train.begin(*self.job.member(shared, own), key)
+    def _arguments(self, stop: int) -> tuple[Any, ...]:
+        epochs = self.layout.everywhere((np.int32(self.epoch), np.int32(stop)))
+        return (self.state, self.history, self._plan, self._own, self._shared, *epochs)
 
-        state, plan = jax.vmap(member)(keys, own)
-        unknown = jnp.full((len(keys), self.job.settings.epochs), jnp.nan, jnp.result_type(float))
-        return state, plan, Losses(unknown, None if state.best_params is None else unknown)
+    def _begin(self, key_data: Array, own: Any, shared: Any) -> tuple[State, Losses, train.Plan]:
+        def member(key_data: Array, own: Any) -> tuple[State, train.Plan]:
+            return train.begin(*self.job.member(shared, own), self.job.key(key_data))
+
+        state, plan = jax.vmap(member)(key_data, own)
+        unknown = jnp.full((len(key_data), self.job.settings.epochs), jnp.nan, jnp.result_type(float))
+        return state, Losses(unknown, None if state.best_params is None else unknown), plan
 
     def _train(
         self, state: State, history: Losses, plan: train.Plan, own: Any, shared: Any, start: Array, stop: Array
@@ -558,35 +320,17 @@ class _Run:
             state, history, plan, own = part
 
             def unfinished(carry: tuple[Array, State, Losses]) -> Array:
-                epoch, state, _ = carry
-                return (epoch < stop) & jnp.any(train.is_running(state))
+                return (carry[0] < stop) & jnp.any(train.is_running(carry[1]))
 
             def epoch(carry: tuple[Array, State, Losses]) -> tuple[Array, State, Losses]:
                 number, state, history = carry
                 state, losses = jax.vmap(member, (0, 0, 0, None))(state, plan, own, number)
-                history = jax.tree.map(
-                    lambda all_epochs, this: all_epochs.at[:, number].set(this.astype(all_epochs.dtype)),
-                    history,
-                    losses,
-                )
-                return number + 1, state, history
+                write = lambda whole, part: whole.at[:, number].set(part.astype(whole.dtype))  # noqa: E731
+                return number + 1, state, jax.tree.map(write, history, losses)
 
             return lax.while_loop(unfinished, epoch, (start, state, history))[1:]
 
-        return self.layout.map(group, (state, history, plan, own))
-
-    def _carry(self) -> tuple[State, Losses, train.Plan]:
-        return self.state, self.history, self._plan
-
-    def _epochs(self, start: int, stop: int) -> tuple[Array, Array]:
-        return self.layout.everywhere((np.int32(start), np.int32(stop)))
-
-    def _saved(self) -> list[np.ndarray]:
-        state = self.state._replace(key=jax.random.key_data(self.state.key)) if self._typed() else self.state
-        return jax.tree.leaves(self.layout.gathered((state, self.history)))
-
-    def _typed(self) -> bool:
-        return jnp.issubdtype(self.state.key.dtype, jax.dtypes.prng_key)
+        return self.layout.by_group(group, (state, history, plan, own))
 
 
 def _take(tree: Any, index: Any) -> Any:
@@ -595,36 +339,38 @@ def _take(tree: Any, index: Any) -> Any:
 
 @contextmanager
 def _bar(progress: bool | None, epochs: int, members: int) -> Iterator[Callable[[_Run], None] | None]:
-    """A progress bar on standard error, as a function that moves it."""
+    """A progress bar on standard error, as a function that moves it, or None if there is none to show."""
+    if progress is False:
+        yield None
+        return
+    from rich import progress as bars
     from rich.console import Console
-    from rich.progress import BarColumn, MofNCompleteColumn, TextColumn, TimeElapsedColumn, TimeRemainingColumn
-    from rich.progress import Progress as Bar
 
     console = Console(stderr=True)
-    if progress is False or (progress is None and not console.is_terminal):
+    if progress is None and not console.is_terminal:
         yield None
         return
     columns = (
-        TextColumn("{task.description}"),
-        BarColumn(),
-        MofNCompleteColumn(),
-        TextColumn("epochs  loss {task.fields[loss]}"),
-        TimeElapsedColumn(),
-        TextColumn("left"),
-        TimeRemainingColumn(),
+        bars.TextColumn("{task.description}"),
+        bars.BarColumn(),
+        bars.MofNCompleteColumn(),
+        bars.TextColumn("epochs  loss {task.fields[loss]}"),
+        bars.TimeElapsedColumn(),
+        bars.TextColumn("left"),
+        bars.TimeRemainingColumn(),
     )
-    with Bar(*columns, console=console) as bar:
+    with bars.Progress(*columns, console=console) as bar:
         task = bar.add_task(f"{members} networks", total=epochs, loss="")
 
         def move(run: _Run) -> None:
-            losses = run.layout.gathered(run.history.train[:, run.epoch - 1])
-            shown = np.median(losses[np.isfinite(losses)]) if np.isfinite(losses).any() else np.nan
-            bar.update(task, completed=run.epoch, loss=f"{shown:.4g}")
+            losses = run.layout.gathered(run.history.train)[:, run.epoch - 1]
+            known = losses[np.isfinite(losses)]
+            bar.update(task, completed=run.epoch, loss=f"{np.median(known):.4g}" if len(known) else "nan")
 
         yield move
 
 
-def _report_divergence(result: Ensemble, job: _Job) -> None:
+def _report_divergence(result: Ensemble, job: Job) -> None:
     diverged = np.flatnonzero(result.diverged_at >= 0)
     if not len(diverged):
         return
@@ -633,7 +379,7 @@ def _report_divergence(result: Ensemble, job: _Job) -> None:
     Y = job.shared["Y"] if "Y" in job.shared else job.own["Y"]
     hint = "; Y holds NaN: does the loss take missing targets?" if np.isnan(Y).any() else ""
     warnings.warn(
-        f"{len(diverged)} of {len(result)} members became non-finite and keep their last good parameters: "
+        f"{len(diverged)} of {len(result)} members became non-finite and keep the parameters of the epoch before: "
         f"{named}{more}{hint}",
         RuntimeWarning,
         stacklevel=3,
@@ -669,53 +415,44 @@ def predict(
       >>> print(predict(result, jnp.ones((2, 1))).shape)
       (3, 2)
     """
-    X = _host(X)
-    if X.ndim < 2 or X.shape[1:] != ensemble.row_shape:
+    X = on_host(X)
+    if X.ndim < 2 or X.shape[1:] != ensemble.row_shape or not len(X):
         expected = ", ".join(["N", *map(str, ensemble.row_shape)])
-        raise ValueError(f"X must have shape ({expected}), as in training; got {X.shape}")
+        raise ValueError(f"X must have shape ({expected}) with N >= 1, as in training; got {X.shape}")
     train.check_finite("X", X)
-    if rows < 1:
-        raise ValueError(f"rows must be 1 or more; got {rows}")
-    number = len(X)
-    if not number:
-        raise ValueError(f"X has no rows; got shape {X.shape}")
-    block = min(rows, max(16, 1 << (number - 1).bit_length()))
-    layout = _Layout(len(ensemble), devices)
-    own = ensemble.network.values if isinstance(ensemble.network, PerMember) else None
+    if not train.is_whole(rows) or rows < 1:
+        raise ValueError(f"rows must be a whole number, 1 or more; got {rows!r}")
+    block = min(rows, max(16, 1 << (len(X) - 1).bit_length()))
+    layout = Layout(len(ensemble), devices)
+    network = ensemble.network
+    own = network.values if isinstance(network, PerMember) else None
     params, own = layout.spread((ensemble.params, own))
 
     def forward(params: Any, own: Any, x: Array) -> Any:
         def member(part: tuple[Any, Any]) -> Any:
-            params, own = part
-            network = ensemble.network
-            if isinstance(network, PerMember):
-                network = own if network.build is None else network.build(own)
-            return network.apply(params, x)
+            built = network.of(part[1]) if isinstance(network, PerMember) else network
+            return built.apply(part[0], x)
 
-        return layout.map(jax.vmap(member), (params, own))
+        return layout.by_group(jax.vmap(member), (params, own))
 
-    def program(params: Any, own: Any, x: Array) -> Any:
-        specs = (P(AXIS), P(AXIS), P())
-        output = jax.shard_map(forward, mesh=layout.mesh, in_specs=specs, out_specs=P(AXIS), check_vma=False)(
-            params, own, x
-        )
-        return output if reduce is None else reduce(_take(output, np.s_[: layout.members]))
+    def whole(params: Any, own: Any, x: Array) -> Any:
+        outputs = layout.on_each(forward, (P(AXIS), P(AXIS), P()))(params, own, x)
+        return outputs if reduce is None else reduce(_take(outputs, np.s_[: layout.members]))
+
+    program = layout.compile(whole, params, own, layout.everywhere(np.zeros((block, *X.shape[1:]), X.dtype)))
 
     def of_block(start: int) -> Any:
         taken = X[start : start + block]
-        padded = np.concatenate([taken, np.broadcast_to(X[:1], (block - len(taken), *X.shape[1:]))])
-        output = run(params, own, layout.everywhere(padded))
+        padding = np.broadcast_to(X[:1], (block - len(taken), *X.shape[1:]))
+        outputs = program(params, own, layout.everywhere(np.concatenate([taken, padding])))
         if reduce is None:
-            return _take(layout.gathered(output), np.s_[:, : len(taken)])
-        return jax.tree.map(lambda leaf: fetch(leaf)[: len(taken)], output)
+            return _take(layout.gathered(outputs), np.s_[:, : len(taken)])
+        return jax.tree.map(lambda leaf: fetch(leaf)[: len(taken)], outputs)
 
-    first = layout.everywhere(np.zeros((block, *X.shape[1:]), X.dtype))
-    run = compiled(program, layout.mesh, params, own, first)
-    axis = 1 if reduce is None else 0
-    return _filled(of_block, number, block, axis)
+    return _joined(of_block, len(X), block, axis=1 if reduce is None else 0)
 
 
-def _filled(of_block: Callable[[int], Any], number: int, block: int, axis: int) -> Any:
+def _joined(of_block: Callable[[int], Any], number: int, block: int, axis: int) -> Any:
     """All blocks, written one after the other into arrays that hold all rows."""
     whole: list[np.ndarray] = []
     for start in range(0, number, block):

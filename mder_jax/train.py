@@ -68,9 +68,9 @@ class Plan(NamedTuple):
 
 
 class State(NamedTuple):
-    """All that changes while training. Epochs are counted from 0, and -1 stands for never."""
+    """All that changes while training, and the bits behind shuffles and noise. Epochs count from 0; -1 means never."""
 
-    key: Array
+    seed: Array
     params: Any
     optimizer_state: Any
     diverged_at: Array
@@ -166,7 +166,7 @@ def begin(problem: Problem, data: Data, key: Array) -> tuple[State, Plan]:
     params = problem.network.init(init_key, data.X[:1])
     never = jnp.full((), -1, jnp.int32)
     state = State(
-        key=training_key,
+        seed=jax.random.key_data(training_key)[:2],
         params=params,
         optimizer_state=problem.optimizer.init(params),
         diverged_at=never,
@@ -196,10 +196,10 @@ def run_epoch(problem: Problem, data: Data, plan: Plan, state: State, epoch: Arr
     """
 
     def step(running: Running, batch: Minibatch) -> tuple[Running, tuple[Array, Array]]:
-        return _step(problem, data, state.key, running, batch)
+        return _step(problem, data, state.seed, running, batch)
 
     before = Running(state.params, state.optimizer_state, jnp.ones((), bool))
-    batches = _minibatches(problem.settings, data, plan, state.key, epoch)
+    batches = _minibatches(problem.settings, data, plan, state.seed, epoch)
     after, (sums, counts) = lax.scan(step, before, batches)
     running = is_running(state)
     good = after.good & _all_finite(after.params)
@@ -245,7 +245,7 @@ def steps_of_epoch(settings: Settings, data: Data) -> int:
     return settings.steps_per_epoch or -(-data.X.shape[0] // rows_of_batch(settings, data))
 
 
-def _minibatches(settings: Settings, data: Data, plan: Plan, key: Array, epoch: Array) -> Minibatch:
+def _minibatches(settings: Settings, data: Data, plan: Plan, seed: Array, epoch: Array) -> Minibatch:
     """The minibatches of an epoch, (steps, rows); beyond the last row stand rows that do not count."""
     steps, rows = steps_of_epoch(settings, data), rows_of_batch(settings, data)
     index = jnp.arange(steps, dtype=jnp.int32)
@@ -257,7 +257,7 @@ def _minibatches(settings: Settings, data: Data, plan: Plan, key: Array, epoch: 
     place = index[:, None] * rows + jnp.arange(rows, dtype=jnp.int32)[None, :]
 
     def row(number: Array, place: Array) -> Array:
-        return shuffled(jnp.minimum(place, plan.size - 1), shuffle_of_pass(key, number, plan.size))
+        return shuffled(jnp.minimum(place, plan.size - 1), shuffle_of_pass(seed, number, plan.size))
 
     chosen = jax.vmap(row)(number, place)
     return Minibatch(step, chosen if plan.rows is None else plan.rows[chosen], place < plan.size)
@@ -271,10 +271,8 @@ class Shuffle(NamedTuple):
     size: Array
 
 
-def shuffle_of_pass(key: Array, number: Array, size: Array) -> Shuffle:
+def shuffle_of_pass(seed: Array, number: Array, size: Array) -> Shuffle:
     """The shuffle for a pass over the data. Its bits are a hash: a generator's would cost more than the shuffle."""
-    typed = jnp.issubdtype(key.dtype, jax.dtypes.prng_key)
-    seed = jax.random.key_data(key) if typed else key
     counter = number.astype(jnp.uint32) * np.uint32(2 * ROUNDS) + jnp.arange(2 * ROUNDS, dtype=jnp.uint32)
     offsets, salts = _mixed(_mixed(counter ^ seed[0]) ^ seed[1]).reshape(2, ROUNDS)
     return Shuffle((offsets % size.astype(jnp.uint32)).astype(jnp.int32), salts | np.uint32(1), size)
@@ -311,7 +309,7 @@ class Running(NamedTuple):
 
 
 def _step(
-    problem: Problem, data: Data, key: Array, running: Running, batch: Minibatch
+    problem: Problem, data: Data, seed: Array, running: Running, batch: Minibatch
 ) -> tuple[Running, tuple[Array, Array]]:
     """One step of the optimiser, and the batch's Σ w l and Σ w; a batch without weight is left out."""
     X, Y = data.X[batch.rows], data.Y[batch.rows]
@@ -323,21 +321,34 @@ def _step(
         if network.train is None:
             output = network.apply(params, X)
         else:
+            key = jax.random.wrap_key_data(seed, impl="threefry2x32")
             output = network.train(params, X, jax.random.fold_in(key, batch.step))
         losses = problem.loss(output, Y)
         return jnp.sum(jnp.where(weights > 0, losses * weights.astype(losses.dtype), 0.0)) / total.astype(losses.dtype)
 
     value, gradient = jax.value_and_grad(objective)(running.params)
-    optimizer = optax.with_extra_args_support(problem.optimizer)
-    updates, optimizer_state = optimizer.update(
-        gradient, running.optimizer_state, running.params, value=value, grad=gradient, value_fn=objective
+    params, optimizer_state = update(
+        problem.optimizer, gradient, running.optimizer_state, running.params, objective, value
     )
-    good = running.good & jnp.isfinite(value)
-    after = Running(optax.apply_updates(running.params, updates), optimizer_state, good)
+    after = Running(params, optimizer_state, running.good & jnp.isfinite(value))
     total = total.astype(value.dtype)
     if data.weights is not None:  # only then can a batch be empty
         after, value = _choose(total > 0, after, running), jnp.where(total > 0, value, 0.0)
     return after, (value * total, total)
+
+
+def update(
+    optimizer: optax.GradientTransformation,
+    gradient: Any,
+    state: Any,
+    params: Any,
+    objective: Callable[[Any], Array],
+    value: Array | float = 0.0,
+) -> tuple[Any, Any]:
+    """New parameters and optimiser state; optimisers that want them also get the loss and the function it is of."""
+    extended = optax.with_extra_args_support(optimizer)
+    updates, state = extended.update(gradient, state, params, value=value, grad=gradient, value_fn=objective)
+    return optax.apply_updates(params, updates), state
 
 
 def _all_finite(tree: Any) -> Array:
@@ -381,14 +392,22 @@ def _keep_best(settings: Settings, state: State, epoch: Array, validation: Array
 
 def as_data(X: Any, Y: Any, weights: Any = None, validation: Any = None) -> Data:
     """The arguments as arrays."""
-    if validation is not None and (not isinstance(validation, tuple | list) or len(validation) != 2):
-        raise ValueError(f"validation must be a pair (X, Y); got {type(validation).__name__}")
+    held_out = check_validation(validation)
     return Data(
         jnp.asarray(X),
         jnp.asarray(Y),
         None if weights is None else jnp.asarray(weights, jnp.result_type(float)),
-        None if validation is None else (jnp.asarray(validation[0]), jnp.asarray(validation[1])),
+        None if held_out[0] is None else (jnp.asarray(held_out[0]), jnp.asarray(held_out[1])),
     )
+
+
+def check_validation(validation: Any) -> tuple[Any, Any]:
+    """The pair (X, Y), or (None, None); anything else raises."""
+    if validation is None:
+        return None, None
+    if not isinstance(validation, tuple | list) or len(validation) != 2:
+        raise ValueError(f"validation must be a pair (X, Y); got {type(validation).__name__}")
+    return validation[0], validation[1]
 
 
 def check(problem: Problem, data: Data, key: Array) -> None:
@@ -455,7 +474,7 @@ def check_settings(settings: Settings, data: Data) -> None:
     counts = {name: getattr(settings, name) for name in ("epochs", "batch_size", "steps_per_epoch", "patience")}
     for name, value in counts.items():
         required = name == "epochs"
-        if (value is None and required) or (value is not None and (not _is_whole(value) or value < 1)):
+        if (value is None and required) or (value is not None and (not is_whole(value) or value < 1)):
             raise ValueError(
                 f"{name} must be a whole number, 1 or more{'' if required else ', or None'}; got {value!r}"
             )
@@ -465,7 +484,8 @@ def check_settings(settings: Settings, data: Data) -> None:
         raise ValueError("patience needs validation data: pass validation=(X_val, Y_val)")
 
 
-def _is_whole(value: Any) -> bool:
+def is_whole(value: Any) -> bool:
+    """Whether it is a whole number, of Python or numpy."""
     return isinstance(value, int | np.integer) and not isinstance(value, bool)
 
 
