@@ -88,8 +88,9 @@ class Layout:
         # Half the compile time, and no slower, on a CPU.
         options = {"xla_backend_optimization_level": 1} if devices[0].platform == "cpu" else None
         lowered = jax.jit(function, compiler_options=options).lower(*arguments)
-        text = hashlib.sha256(lowered.as_text().encode()).hexdigest()
-        name = (text, tuple(device.id for device in devices))
+        # The structures too: arguments that are not used do not show in the text.
+        text = f"{lowered.as_text()}\n{lowered.in_tree}\n{lowered.in_avals}\n{lowered.out_tree}"
+        name = (hashlib.sha256(text.encode()).hexdigest(), tuple(device.id for device in devices))
         if name not in _programs:
             _programs[name] = lowered.compile()
         return _programs[name]

@@ -79,9 +79,10 @@ class Ensemble:
 
     def keep(self, members: Any) -> "Ensemble":
         """Some members only: a list of numbers or a mask, such as ``ensemble.diverged_at < 0``."""
-        chosen = np.arange(len(self))[np.asarray(members)]
-        if not len(chosen):
-            raise ValueError("no member is left")
+        members = np.asarray(members)
+        if not members.size or (members.dtype == bool and not members.any()):
+            raise ValueError("no member is left; name at least one")
+        chosen = np.arange(len(self))[members]
         network = self.network
         if isinstance(network, PerMember):
             network = PerMember(_take(network.values, chosen), network.build)

@@ -1,0 +1,363 @@
+"""Many fits as one program: the same members as one by one, on any number of devices, whatever looks on."""
+
+import signal
+import threading
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import optax
+import pytest
+
+import mder_jax as mder
+from mder_jax import _devices, ensemble
+
+KEY = jax.random.key(1)
+RNG = np.random.default_rng(0)
+X = RNG.normal(size=(27, 2)).astype(np.float32)
+Y = np.stack([X.sum(1), X[:, 0] * X[:, 1]], axis=1) + 0.1 * RNG.normal(size=(27, 2)).astype(np.float32)
+Y = Y.astype(np.float32)
+
+
+def squared(output, y):
+    return jnp.sum(jnp.where(jnp.isnan(y), 0.0, output - y) ** 2, axis=-1)
+
+
+NETWORK = mder.mlp((4,), 2, activation="tanh")
+OPTIONS = {"optimizer": optax.adam(1e-2), "epochs": 6, "batch_size": 10, "progress": False}
+
+
+DEFAULTS = {"network": NETWORK, "loss": squared, "X": X, "Y": Y}
+
+
+@pytest.fixture(autouse=True)
+def lenient():
+    with jax.numpy_dtype_promotion("standard"):  # optax's counters need it with 64 bits
+        yield
+
+
+def fit_ensemble(**changes):
+    options = {"members": 5, **OPTIONS, **changes}
+    arguments = [options.pop(name, default) for name, default in {"key": KEY, **DEFAULTS}.items()]
+    return mder.fit_ensemble(*arguments, **options)
+
+
+def fits(keys, **changes):
+    """One fit after the other, with the same options."""
+    options = {name: value for name, value in {**OPTIONS, **changes}.items() if name != "progress"}
+    arguments = (
+        options.pop("network", NETWORK),
+        options.pop("loss", squared),
+        options.pop("X", X),
+        options.pop("Y", Y),
+    )
+    one = jax.jit(lambda key: mder.fit(key, *arguments, **options))
+    return [one(key) for key in keys]
+
+
+def assert_same(one, other, exact=True, **tolerance):
+    assert jax.tree.structure(one) == jax.tree.structure(other)
+    for a, b in zip(jax.tree.leaves(one), jax.tree.leaves(other), strict=True):
+        if exact:
+            np.testing.assert_array_equal(a, b)
+        else:
+            np.testing.assert_allclose(a, b, **{"rtol": 2e-4, "atol": 2e-5, **tolerance})
+
+
+def member(result, i):
+    return jax.tree.map(lambda leaf: leaf[i], result.params)
+
+
+def test_member_i_is_the_fit_with_key_i():
+    result = fit_ensemble()
+    for i, alone in enumerate(fits(jax.random.split(KEY, 5))):
+        assert_same(member(result, i), alone.params, exact=False)
+        assert_same(result.history.train[i], alone.history.train, exact=False)
+    one = fit_ensemble(key=jax.random.split(KEY, 5)[:1], members=None)
+    assert_same(member(one, 0), member(result, 0), exact=False)
+    assert len(result) == 5 and result.history.train.shape == (5, 6)
+    assert repr(result) == "Ensemble(5 members, 6 epochs, 0 diverged)"
+
+
+def test_members_differ_and_more_members_change_no_member():
+    small, large = fit_ensemble(), fit_ensemble(members=7)
+    assert_same(small.params, jax.tree.map(lambda leaf: leaf[:5], large.params), exact=False)
+    kernels = large.params["layers_0"]["kernel"].reshape(7, -1)
+    assert len(np.unique(np.round(kernels, 4), axis=0)) == 7
+
+
+@pytest.mark.parametrize("options", [{"bootstrap": True}, {"weights": RNG.uniform(size=27)}, {"steps_per_epoch": 2}])
+def test_options_act_as_in_a_single_fit(options):
+    result = fit_ensemble(members=3, **options)
+    for i, alone in enumerate(fits(jax.random.split(KEY, 3), **options)):
+        assert_same(member(result, i), alone.params, exact=False)
+
+
+def test_dropout_is_the_same_in_an_ensemble():
+    network = mder.mlp((4,), 2, dropout=0.3)
+    result = fit_ensemble(members=3, network=network)
+    for i, alone in enumerate(fits(jax.random.split(KEY, 3), network=network)):
+        assert_same(member(result, i), alone.params, exact=False)
+
+
+def test_own_learning_rate_coupling_and_loss_in_one_program():
+    rates, couplings, scales = jnp.array([1e-2, 1e-3, 3e-2]), jnp.array([0.5, 1.0, 2.0]), jnp.array([1.0, 2.0, 3.0])
+
+    def network(r):
+        return mder.mlp((4,), mder.num_outputs(2), link=lambda raw: mder.niw_link(raw, n=2, r=r))
+
+    def loss(scale):
+        return lambda output, y: scale * mder.mder_nll(output, y, missing=False)
+
+    before = len(_devices._programs)
+    result = fit_ensemble(
+        members=None,
+        network=mder.PerMember(couplings, network),
+        loss=mder.PerMember(scales, loss),
+        optimizer=mder.PerMember(rates, optax.adam),
+    )
+    assert len(_devices._programs) == before + 2  # one to begin, one to train
+    outputs = mder.predict(result, X)
+    np.testing.assert_allclose(outputs.nu / outputs.kappa, np.broadcast_to(couplings[:, None], (3, 27)), rtol=1e-6)
+    own = {"network": network(couplings[2]), "loss": loss(scales[2]), "optimizer": optax.adam(rates[2])}
+    (alone,) = fits(jax.random.split(KEY, 3)[2:], **own)
+    assert_same(member(result, 2), alone.params, exact=False)
+    kept = result.keep([2, 0])
+    np.testing.assert_allclose(mder.predict(kept, X).mu, outputs.mu[jnp.array([2, 0])], rtol=1e-6)
+
+
+def test_own_data_of_different_size():
+    sizes = [27, 10, 15]
+    own_x = np.stack([np.where(np.arange(27)[:, None] < size, X * (i + 1), 0) for i, size in enumerate(sizes)])
+    own_y = np.stack([np.where(np.arange(27)[:, None] < size, Y, 0) for size in sizes])
+    present = np.stack([(np.arange(27) < size).astype(np.float32) for size in sizes])
+    result = fit_ensemble(
+        members=None, X=mder.PerMember(own_x), Y=mder.PerMember(own_y), weights=mder.PerMember(present)
+    )
+    for i, (key, size) in enumerate(zip(jax.random.split(KEY, 3), sizes, strict=True)):
+        (alone,) = fits(key[None], X=X[:size] * (i + 1), Y=Y[:size])
+        assert_same(member(result, i), alone.params, exact=False)
+
+
+@pytest.mark.parametrize("members", [1, 3])
+def test_devices_change_no_member(members):
+    one = fit_ensemble(members=members, devices=jax.devices()[:1])
+    two = fit_ensemble(members=members, devices=jax.devices()[:2])
+    assert_same(one.params, two.params, exact=False, rtol=1e-4, atol=1e-6)
+    assert_same(one.history, two.history, exact=False, rtol=1e-4, atol=1e-6)
+
+
+def test_groups_change_no_member(monkeypatch):
+    whole = fit_ensemble(members=7)
+    monkeypatch.setattr(_devices, "GROUP", 2)
+    groups = fit_ensemble(members=7)
+    assert_same(whole.params, groups.params, exact=False, rtol=1e-4, atol=1e-6)
+    assert_same(mder.predict(whole, X), mder.predict(groups, X), exact=False)
+
+
+def test_no_collective_in_the_step():
+    run = started()
+    text = run._program.as_text()
+    assert not [word for word in ("all-reduce", "all-gather", "all-to-all", "collective-permute") if word in text]
+    assert "num_partitions=2" in text
+
+
+def started(**changes):
+    from mder_jax._job import make_job
+    from mder_jax.train import Settings
+
+    arguments = {"network": NETWORK, "loss": squared, "optimizer": optax.adam(1e-2), "X": X, "Y": Y}
+    arguments |= {"weights": None, "validation X": None, "validation Y": None, **changes}
+    run = ensemble._Run(make_job(arguments, Settings(6, 10), KEY, 5), None)
+    run.start()
+    return run
+
+
+def test_same_key_same_bits_and_nothing_is_compiled_twice():
+    first = fit_ensemble()
+    programs = len(_devices._programs)
+    compilations = []
+    jax.monitoring.register_event_duration_secs_listener(
+        lambda event, *_, **__: compilations.append(event) if "backend_compile" in event else None
+    )
+    try:
+        again = fit_ensemble(
+            network=mder.mlp((4,), 2, activation="tanh", link=lambda raw: raw),
+            optimizer=optax.adam(1e-2),
+        )
+        watched = fit_ensemble(progress=True)
+        called = fit_ensemble(callback=lambda progress: None)
+    finally:
+        jax.monitoring.clear_event_listeners()
+    assert len(_devices._programs) == programs and len(compilations) == 0
+    for other in (again, watched, called):
+        assert_same(first.params, other.params)
+        assert_same(first.history, other.history)
+
+
+def test_one_call_unless_somebody_looks(monkeypatch):
+    stops = []
+    advance = ensemble._Run.advance
+    monkeypatch.setattr(ensemble._Run, "advance", lambda run, stop: stops.append(stop) or advance(run, stop))
+    fit_ensemble()
+    assert stops == [6]
+    stops.clear()
+    fit_ensemble(callback=lambda progress: None, callback_every=4)
+    assert {4, 6} <= set(stops)
+
+
+def test_bar_shows_epochs_loss_and_time(capfd):
+    fit_ensemble(progress=True)
+    shown = capfd.readouterr().err
+    assert "5 networks" in shown and "6/6 epochs" in shown and "loss" in shown and "left" in shown
+    fit_ensemble(progress=None)  # standard error is no terminal here
+    assert capfd.readouterr().err == ""
+
+
+def test_callback_sees_losses_and_parameters_and_can_stop():
+    seen = []
+
+    def look(progress):
+        seen.append(progress)
+        return progress.epoch >= 4
+
+    result = fit_ensemble(callback=look, callback_every=2)
+    assert [progress.epoch for progress in seen] == [2, 4] and result.epochs == 4
+    assert seen[0].history.train.shape == (5, 2) and seen[0].epochs == 6
+    assert_same(seen[-1].params, result.params)
+    assert np.isfinite(result.history.train[:, :4]).all() and np.isnan(result.history.train[:, 4:]).all()
+    assert_same(result.params, fit_ensemble(epochs=4).params)
+
+
+def test_ctrl_c_returns_what_is_there():
+    def interrupt(progress):
+        if progress.epoch == 3:
+            raise KeyboardInterrupt
+
+    with pytest.warns(RuntimeWarning, match="returned as they are after 3 of 6 epochs"):
+        result = fit_ensemble(callback=interrupt, callback_every=1)
+    assert result.epochs == 3
+    assert_same(result.params, fit_ensemble(epochs=3).params)
+
+
+def test_a_real_ctrl_c_while_the_program_runs():
+    timer = threading.Timer(0.7, lambda: signal.raise_signal(signal.SIGINT))
+
+    def start(progress):
+        if progress.epoch == 1000:
+            timer.start()
+
+    with pytest.warns(RuntimeWarning, match="interrupted"):
+        result = fit_ensemble(epochs=400_000, callback=start, callback_every=1000)
+    assert 1000 <= result.epochs < 400_000
+    assert np.isfinite(result.history.train[:, : result.epochs]).all()
+
+
+def test_a_member_that_diverges_is_frozen_and_the_others_do_not_notice():
+    rates = jnp.array([1e-2, 1e-2, jnp.inf, 1e-2, 1e-2])
+    with pytest.warns(RuntimeWarning, match=r"1 of 5 members became non-finite .*: 2 \(epoch 0\)"):
+        broken = fit_ensemble(optimizer=mder.PerMember(rates, optax.adam))
+    whole = fit_ensemble(optimizer=mder.PerMember(jnp.full(5, 1e-2), optax.adam))
+    np.testing.assert_array_equal(broken.diverged_at, [-1, -1, 0, -1, -1])
+    others = broken.diverged_at < 0
+    assert_same(broken.keep(others).params, whole.keep(others).params)
+    assert np.isfinite(broken.params["layers_0"]["kernel"]).all()
+    untrained = fit_ensemble(epochs=1, optimizer=optax.sgd(0.0))
+    assert_same(member(broken, 2), member(untrained, 2))
+    left = np.flatnonzero(others)
+    rates = mder.PerMember(jnp.full(4, 1e-2), optax.adam)
+    without = fit_ensemble(key=jax.random.split(KEY, 5)[left], members=None, optimizer=rates)
+    assert_same(broken.keep(others).params, without.params)
+
+
+def test_all_members_diverging_ends_the_run_and_says_why():
+    gaps = Y.copy()
+    gaps[3, 0] = np.nan
+
+    def complete_only(output, y):
+        return jnp.sum((output - y) ** 2, axis=-1)
+
+    with pytest.warns(RuntimeWarning, match=r"5 of 5 members .*Y holds NaN: does the loss take missing targets\?"):
+        result = fit_ensemble(Y=gaps, loss=complete_only, callback=lambda progress: None)
+    assert result.epochs < 6
+    assert np.all(fit_ensemble(Y=gaps).diverged_at < 0)
+
+
+def test_each_member_stops_early_on_its_own():
+    options = {"epochs": 40, "validation": (X[:9], -Y[:9]), "patience": 3, "X": X[9:], "Y": Y[9:], "batch_size": 6}
+    result = fit_ensemble(members=6, **options)
+    for i, alone in enumerate(fits(jax.random.split(KEY, 6), **options)):
+        assert int(alone.best_epoch) == result.best_epoch[i] and int(alone.stopped_at) == result.stopped_at[i]
+        assert_same(member(result, i), alone.params, exact=False)
+    assert len(set(result.best_epoch)) > 1 and result.history.validation.shape == (6, 40)
+
+
+def test_prediction_in_blocks(monkeypatch):
+    result = fit_ensemble()
+    grid = RNG.normal(size=(103, 2)).astype(np.float32)
+    whole = mder.predict(result, grid)
+    assert whole.shape == (5, 103, 2)
+    direct = jax.vmap(NETWORK.apply, (0, None))(result.params, grid)
+    assert_same(whole, direct, exact=False, rtol=1e-5, atol=1e-6)
+    programs = len(_devices._programs)
+    for rows in (16, 16):
+        assert_same(mder.predict(result, grid, rows=rows), whole, exact=False, rtol=1e-5, atol=1e-6)
+    assert len(_devices._programs) == programs + 1
+    means = mder.predict(result, grid, rows=16, reduce=lambda outputs: {"mean": outputs.mean(0)})["mean"]
+    assert means.shape == (103, 2)
+    np.testing.assert_allclose(means, whole.mean(0), rtol=1e-5, atol=1e-6)
+    assert mder.predict(result, grid[:1]).shape == (5, 1, 2)
+
+
+@pytest.mark.parametrize(
+    ("value", "message"),
+    [
+        (X[:, :1], r"X must have shape \(N, 2\) with N >= 1, as in training; got \(27, 1\)"),
+        (X[:0], r"got \(0, 2\)"),
+        (np.where(X > 1, np.nan, X), r"X must be finite; got nan at index"),
+    ],
+)
+def test_bad_rows_to_predict_are_named(value, message):
+    result = fit_ensemble(epochs=1)
+    with pytest.raises(ValueError, match=message):
+        mder.predict(result, value)
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"members": 0}, "members must be a whole number, 1 or more; got 0"),
+        ({"members": 2.5}, "members must be a whole number, 1 or more; got 2.5"),
+        ({"members": None}, "say how many networks to train: members=10"),
+        ({"optimizer": mder.PerMember(np.ones(3), optax.adam)}, "'members': 5, 'optimizer': 3"),
+        ({"optimizer": mder.PerMember(1e-3, optax.adam)}, "members as first axis; optimizer has shapes"),
+        ({"X": mder.PerMember(np.stack([X] * 4 + [np.where(X > 1, np.inf, X)]))}, "member 4: X must be finite"),
+        ({"callback": print, "callback_every": -1}, "callback_every must be a whole number, 1 or more"),
+        ({"devices": []}, "devices is empty; None means all of them"),
+    ],
+)
+def test_bad_arguments_are_named(changes, message, monkeypatch):
+    monkeypatch.setattr(_devices.Layout, "compile", lambda *_: pytest.fail("it went on to compile"))
+    with pytest.raises(ValueError, match=message):
+        fit_ensemble(**changes)
+
+
+def test_all_cores_must_be_asked_for_before_jax_starts():
+    jax.devices()
+    with pytest.raises(RuntimeError, match="before any JAX computation, or start Python with JAX_NUM_CPU_DEVICES=3"):
+        mder.use_all_cores(3)
+
+
+def test_keep_refuses_nothing():
+    with pytest.raises(ValueError, match="no member is left"):
+        fit_ensemble(epochs=1).keep([])
+
+
+def test_readme_example_end_to_end():
+    schedule = optax.piecewise_constant_schedule(1e-2, {30: 0.1})
+    network = mder.mlp((8,), mder.num_outputs(2), link=lambda raw: mder.niw_link(raw, n=2))
+    result = fit_ensemble(epochs=20, network=network, loss=mder.mder_nll, optimizer=optax.adam(schedule))
+    mixture = mder.Mixture(mder.predict(result, X))
+    assert mixture.mean().shape == (27, 2) and mixture.total().shape == (27, 2, 2)
+    within, between = mixture.epistemic_within(), mixture.epistemic_between()
+    np.testing.assert_allclose(mixture.epistemic(), within + between, rtol=1e-6)
