@@ -24,6 +24,7 @@ def main(arguments: list[str] | None = None) -> int:
     parser.add_argument("--list", action="store_true", help="name the studies and stop")
     parser.add_argument("--out", type=pathlib.Path, default=pathlib.Path("results"), help="folder (default results)")
     parser.add_argument("--plot-only", action="store_true", help="draw again from saved results")
+    parser.add_argument("--no-cache", action="store_true", help="do not keep compiled programs in the user's cache")
     named = next((argument for argument in arguments if argument in STUDIES), None)
     if named:
         from experiments import _study
@@ -36,6 +37,7 @@ def main(arguments: list[str] | None = None) -> int:
         return 0
     from experiments import _study
 
+    _study.prepare_jax(cache=not options.no_cache)
     chosen = [options.name] if options.name else [name for name, (_, in_paper) in STUDIES.items() if in_paper]
     try:
         options.out.mkdir(parents=True, exist_ok=True)

@@ -1,6 +1,7 @@
 """What every study shares: options from its config, results saved with config and versions, one plot style."""
 
 import argparse
+import contextlib
 import dataclasses
 import io
 import json
@@ -33,6 +34,14 @@ class Study(Protocol):
         """What to print, from saved results alone."""
 
 
+def prepare_jax(cache: bool) -> None:
+    """One device for each core, and compiled programs kept for the next run."""
+    with contextlib.suppress(RuntimeError):  # JAX may run already, in a notebook or a test
+        mder_jax.use_all_cores()
+    if cache:
+        mder_jax.use_compilation_cache()
+
+
 def add_options(parser: argparse.ArgumentParser, config: type) -> None:
     """One ``--option`` for each field of the config."""
     for field in dataclasses.fields(config):
@@ -53,7 +62,7 @@ def _shown(default: Any) -> str:
 def _not_negative(kind: type) -> Callable[[str], Any]:
     def parse(text: str) -> Any:
         value = kind(text)
-        if value < 0:
+        if kind is not str and value < 0:
             raise argparse.ArgumentTypeError(f"must not be negative; got {text}")
         return value
 

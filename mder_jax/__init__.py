@@ -1,7 +1,20 @@
 """Multivariate Deep Evidential Regression in JAX: the paper's equations, and ensembles trained fast."""
 
-from mder_jax import ensemble, linalg, links, losses, networks, nig, niw, persistence, special, student_t, train
-from mder_jax._devices import use_all_cores
+from mder_jax import (
+    ensemble,
+    linalg,
+    links,
+    losses,
+    mixture,
+    networks,
+    nig,
+    niw,
+    persistence,
+    special,
+    student_t,
+    train,
+)
+from mder_jax._devices import use_all_cores, use_compilation_cache
 from mder_jax._job import PerMember
 from mder_jax.ensemble import Ensemble, Progress, fit_ensemble, predict
 from mder_jax.linalg import half_logdet, tril_size, unpack_tril, whiten
@@ -15,6 +28,7 @@ from mder_jax.links import (
     num_outputs,
 )
 from mder_jax.losses import der_loss, evidence_regulariser, gaussian_nll, mder_nll
+from mder_jax.mixture import Mixture
 from mder_jax.networks import Network, from_linen, from_nnx, mlp
 from mder_jax.nig import NIG, from_niw, to_niw
 from mder_jax.niw import (
@@ -42,6 +56,7 @@ __all__ = [
     "NIW",
     "Ensemble",
     "Fit",
+    "Mixture",
     "Network",
     "PerMember",
     "Progress",
@@ -73,6 +88,7 @@ __all__ = [
     "losses",
     "marginal",
     "mder_nll",
+    "mixture",
     "mlp",
     "mutual_information",
     "networks",
@@ -96,5 +112,6 @@ __all__ = [
     "tril_size",
     "unpack_tril",
     "use_all_cores",
+    "use_compilation_cache",
     "whiten",
 ]

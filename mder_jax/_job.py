@@ -94,15 +94,17 @@ class Job(NamedTuple):
         def run_optimizer(problem: train.Problem, gradient: Any, state: Any) -> Any:
             return train.update(problem.optimizer, gradient, state, gradient, lambda _: jnp.zeros(()))
 
-        def identify(function: Callable[..., Any], *examples: Any) -> str:
+        def identify(name: str, function: Callable[..., Any], *examples: Any) -> str:
+            first = jax.tree.map(lambda leaf: leaf[0], self.own)
+
             def of_member(own: Any, *examples: Any) -> Any:
-                return function(self.member(self.shared, own)[0], *examples)
+                return function(self.member(self.shared, first | own)[0], *examples)
 
-            return persistence.identify_function(of_member, jax.tree.map(lambda leaf: leaf[0], self.own), *examples)
+            return persistence.identify_function(of_member, {k: v for k, v in first.items() if k == name}, *examples)
 
-        text["network"] = identify(run_network, key, params, x)
-        text["loss"] = identify(lambda problem, *rows: problem.loss(*rows), output, y)
-        text["optimizer"] = identify(run_optimizer, params, state)
+        text["network"] = identify("network", run_network, key, params, x)
+        text["loss"] = identify("loss", lambda problem, *rows: problem.loss(*rows), output, y)
+        text["optimizer"] = identify("optimizer", run_optimizer, params, state)
         return text
 
 

@@ -257,10 +257,14 @@ class _Run:
         self._own, self._shared = layout.spread(job.own), layout.everywhere(job.shared)
         keys = layout.spread(job.key_data)
         members, same = P(AXIS), P()
-        begin = layout.compile(layout.on_each(self._begin, (members, members, same)), keys, self._own, self._shared)
-        self.state, self.history, self._plan = begin(keys, self._own, self._shared)
-        train_epochs = layout.on_each(self._train, (members, members, members, members, same, same, same))
-        self._program = layout.compile(train_epochs, *self._arguments(0))
+        begin = layout.on_each(self._begin, (members, members, same))
+        advance = layout.on_each(self._train, (members, members, members, members, same, same, same))
+        carry = layout.like_members(jax.eval_shape(begin, keys, self._own, self._shared))
+        start, self._program = layout.compile(
+            (begin, keys, self._own, self._shared),
+            (advance, *carry, self._own, self._shared, *self._epochs(0)),
+        )
+        self.state, self.history, self._plan = start(keys, self._own, self._shared)
         found = store.latest(self.leaves()) if store else None
         if found:
             self.epoch, leaves = found
@@ -269,7 +273,9 @@ class _Run:
 
     def advance(self, stop: int) -> None:
         """Train up to an epoch; an interruption leaves the run as it was."""
-        self.state, self.history = jax.block_until_ready(self._program(*self._arguments(stop)))
+        carry = (self.state, self.history, self._plan)
+        after = self._program(*carry, self._own, self._shared, *self._epochs(stop))
+        self.state, self.history = jax.block_until_ready(after)
         self.epoch = stop
 
     def is_running(self) -> bool:
@@ -299,9 +305,8 @@ class _Run:
             row_shape=self.job.first()[1].X.shape[1:],
         )
 
-    def _arguments(self, stop: int) -> tuple[Any, ...]:
-        epochs = self.layout.everywhere((np.int32(self.epoch), np.int32(stop)))
-        return (self.state, self.history, self._plan, self._own, self._shared, *epochs)
+    def _epochs(self, stop: int) -> tuple[Array, Array]:
+        return self.layout.everywhere((np.int32(self.epoch), np.int32(stop)))
 
     def _begin(self, key_data: Array, own: Any, shared: Any) -> tuple[State, Losses, train.Plan]:
         def member(key_data: Array, own: Any) -> tuple[State, train.Plan]:
@@ -440,7 +445,7 @@ def predict(
         outputs = layout.on_each(forward, (P(AXIS), P(AXIS), P()))(params, own, x)
         return outputs if reduce is None else reduce(_take(outputs, np.s_[: layout.members]))
 
-    program = layout.compile(whole, params, own, layout.everywhere(np.zeros((block, *X.shape[1:]), X.dtype)))
+    (program,) = layout.compile((whole, params, own, layout.everywhere(np.zeros((block, *X.shape[1:]), X.dtype))))
 
     def of_block(start: int) -> Any:
         taken = X[start : start + block]

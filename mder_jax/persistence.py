@@ -30,12 +30,18 @@ class Checkpoints:
         self._directory = directory
 
     def save(self, epoch: int, leaves: list[np.ndarray]) -> None:
-        """Write the arrays of a state after so many epochs; the two latest are kept."""
+        """Write the arrays of a state after so many epochs; the two latest are kept. A full disk only warns."""
+        if epoch in self._manager.all_steps():
+            return
         args = self._ocp.args.Composite(
             state=self._ocp.args.StandardSave(dict(_named(leaves))),
             identity=self._ocp.args.JsonSave(self._identity),
         )
-        self._manager.save(epoch, args=args)
+        try:
+            self._manager.save(epoch, args=args, force=True)
+        except (OSError, ValueError) as error:
+            failed = f"the checkpoint of epoch {epoch} could not be written to {self._directory} ({error})"
+            warnings.warn(f"{failed}; training goes on", RuntimeWarning, stacklevel=2)
 
     def latest(self, like: list[np.ndarray]) -> tuple[int, list[np.ndarray]] | None:
         """The epoch and the arrays of the latest checkpoint that can be read, or None if there is none."""

@@ -111,6 +111,7 @@ def _two_sided_tail(t: Array, m: Array) -> Array:
 
 
 @partial(jax.custom_jvp, nondiff_argnums=(2,))
+@partial(jax.jit, static_argnums=2)  # a loop called without jit is compiled anew each time
 def radius_of_tail(tail: Array, df: Array, n: int) -> Array:
     """The radius whose `joint_tail` is the given probability: Newton in ln radius inside a shrinking bracket."""
     info = jnp.finfo(tail.dtype)

@@ -1,0 +1,255 @@
+r"""The predictive of an ensemble: the equally weighted mixture of its members' Student-t distributions.
+
+.. math:: p(y) = \frac1M \sum_{i=1}^M t_{m_i}(y | \mathrm{loc}_i, S_i)
+
+It is a mixture of distributions; the parameters of the members are never averaged.
+"""
+
+import math
+import operator
+from collections.abc import Sequence
+
+import jax
+import jax.numpy as jnp
+from jax import Array, lax
+from jax.scipy.special import logsumexp
+from jax.typing import ArrayLike
+
+from mder_jax import linalg, niw, special
+from mder_jax._arrays import check_same, check_within, floats_with, pytree, sample_shape, set_fields
+from mder_jax.nig import NIG
+from mder_jax.niw import NIW
+from mder_jax.student_t import Interval, StudentT
+
+
+@pytree
+class Mixture:
+    r"""Equally weighted mixture of M Student-t distributions, :math:`p(y) = \frac1M \sum_i t_{m_i}(y)`.
+
+    Its covariance, by the law of total covariance, is the sum of three parts (E[Σ] and var[μ] as in Meinert & Lavin):
+
+    ===================  ==========================================================  ==============================
+    method               formula                                                     for StudentT members
+    ===================  ==========================================================  ==============================
+    `aleatoric`          mean over members of E[Σ]                                   mean of their covariances
+    `epistemic_within`   mean over members of var[μ] = E[Σ]/κ                        0
+    `epistemic_between`  covariance of the members' means, Σ (μ_i − μ̄)(μ_i − μ̄)ᵀ/M   the same
+    ===================  ==========================================================  ==============================
+
+    Args:
+      members: a `NIW`, of which the predictive t is taken, or a `StudentT` (df = ∞ for Gaussians), with batch shape
+        (M, ...): the first batch axis counts the members, M ≥ 1, and the others are the batch of the mixture.
+
+    Example:
+      >>> apart = NIW(mu=jnp.array([[-3.0], [3.0]]), L=jnp.ones((2, 1, 1)), kappa=4.0, nu=4.0)
+      >>> mixture = Mixture(apart)
+      >>> parts = mixture.aleatoric(), mixture.epistemic_within(), mixture.epistemic_between(), mixture.total()
+      >>> print(*[f"{part[0, 0]:.1f}" for part in parts])
+      2.0 0.5 9.0 11.5
+      >>> print(f"{mixture.ppf(0.75)[0]:.4f}")  # the median of the upper one, but for the tail of the lower
+      3.0086
+    """
+
+    members: NIW | StudentT
+
+    def __init__(self, members: NIW | StudentT) -> None:
+        if isinstance(members, NIG):
+            raise TypeError("members are a NIW or a StudentT; convert a NIG with to_niw, one target at a time")
+        if not isinstance(members, NIW | StudentT):
+            raise TypeError(
+                f"members are one NIW or StudentT with batch shape (M, ...); got {type(members).__name__}"
+                " (several are stacked by jax.tree.map(lambda *leaves: jnp.stack(leaves), *members))"
+            )
+        if not members.batch_shape or members.batch_shape[0] == 0:
+            raise ValueError(f"members must have batch shape (M, ...) with M >= 1; got {members.batch_shape}")
+        set_fields(self, members=members)
+
+    @property
+    def n(self) -> int:
+        """Number of targets."""
+        return self.members.n
+
+    @property
+    def size(self) -> int:
+        """Number of members M."""
+        return self.members.batch_shape[0]
+
+    @property
+    def batch_shape(self) -> tuple[int, ...]:
+        """All axes but the members' and the target's."""
+        return self.members.batch_shape[1:]
+
+    def components(self) -> StudentT:
+        """The members' predictive t distributions, batch shape (M, ...)."""
+        return self.members if isinstance(self.members, StudentT) else niw.predictive(self.members)
+
+    def member(self, i: int) -> StudentT:
+        """The predictive t of member i, batch shape (...); negative numbers count from the end."""
+        number = operator.index(i)
+        if not -self.size <= number < self.size:
+            raise IndexError(f"members are numbered 0 to {self.size - 1}; got {number}")
+        return jax.tree.map(lambda leaf: leaf[number], self.components())
+
+    def log_prob(self, y: ArrayLike) -> Array:
+        """ln p(y) = ln Σ_i exp(ln t_i(y)) − ln M, (..., n) -> (...); y may have more batch axes in front."""
+        return logsumexp(jax.vmap(lambda t: t.log_prob(y))(self.components()), axis=0) - math.log(self.size)
+
+    def mean(self) -> Array:
+        """E[y] = μ̄, the mean of the members' means, (..., n); infinite where one of them has df ≤ 1."""
+        return jnp.mean(self.components().mean(), axis=0)
+
+    def aleatoric(self) -> Array:
+        """Mean over members of E[Σ], or of the covariances of StudentT members, (..., n, n)."""
+        if isinstance(self.members, StudentT):
+            return jnp.mean(self.members.covariance(), axis=0)
+        return jnp.mean(niw.aleatoric(self.members), axis=0)
+
+    def epistemic_within(self) -> Array:
+        """Mean over members of var[μ] = E[Σ]/κ, (..., n, n): what each member knows it does not; 0 for StudentT."""
+        if isinstance(self.members, StudentT):
+            return jnp.zeros_like(self.members.scale_tril[0])
+        return jnp.mean(niw.epistemic(self.members), axis=0)
+
+    def epistemic_between(self) -> Array:
+        """Σ_i (μ_i − μ̄)(μ_i − μ̄)ᵀ/M, (..., n, n): the disagreement of the members; 0 for M = 1."""
+        means = self.components().mean()
+        apart = means - means[:1]  # first from one of them: exactly 0 if all are equal, and no digit lost if nearly
+        apart = apart - jnp.mean(apart, axis=0, keepdims=True)
+        return jnp.mean(apart[..., :, None] * apart[..., None, :], axis=0)
+
+    def epistemic(self) -> Array:
+        """`epistemic_within` + `epistemic_between`, (..., n, n)."""
+        return self.epistemic_within() + self.epistemic_between()
+
+    def total(self) -> Array:
+        """Cov[y] = `aleatoric` + `epistemic`, (..., n, n); infinite or NaN where a member's covariance is."""
+        return self.aleatoric() + self.epistemic()
+
+    def covariance(self) -> Array:
+        """Cov[y], the same as `total`, under the name it has in `StudentT`, (..., n, n)."""
+        return self.total()
+
+    def std(self) -> Array:
+        """√Cov[y]_jj, the standard deviation of each target, (..., n)."""
+        return jnp.sqrt(linalg.diagonal(self.total()))
+
+    def sample(self, key: Array, shape: int | Sequence[int] = ()) -> Array:
+        """Draws of y, shape + (..., n): all targets of one draw in one row come from one member, each as likely."""
+        front = len(sample_shape(shape))
+        batch = (*sample_shape(shape), *self.batch_shape)
+        member_key, draw_key = jax.random.split(key)
+        member = jax.random.randint(member_key, batch, 0, self.size)
+        row = [lax.broadcasted_iota(member.dtype, batch, front + axis) for axis in range(len(self.batch_shape))]
+        drawn = jax.tree.map(lambda leaf: leaf[(member, *row)], self.components())
+        return drawn.sample(draw_key)
+
+    def cdf(self, y: ArrayLike) -> Array:
+        """P(Y_j ≤ y_j) of each target on its own, (..., n) -> (..., n); y may have more batch axes in front."""
+        return jnp.mean(jax.vmap(lambda t: t.cdf(y))(self.components()), axis=0)
+
+    def ppf(self, p: ArrayLike) -> Array:
+        """The p-quantile of each target on its own, (..., n), inverse of `cdf`; ±∞ at 0 and 1, NaN outside.
+
+        p is a scalar or (..., n). Where the members are so far apart that every y between them has the `cdf` p, it is
+        one of these y, and its derivatives are NaN.
+        """
+        t, (p,) = floats_with(self.components(), p=p)
+        if p.ndim:
+            check_same("p", p, t.loc.shape[1:], "one member's loc")
+        below = p < 0.5
+        return _quantile(t, jnp.where(below, p, 1 - p), jnp.where(below, -1.0, 1.0).astype(p.dtype))
+
+    def quantiles(self, levels: ArrayLike) -> Array:
+        """The `ppf` at several levels, (K,) -> (K, ..., n)."""
+        _, (levels,) = floats_with(self.members, levels=levels)
+        if levels.ndim != 1:
+            raise ValueError(f"levels must have shape (K,); got {levels.shape}")
+        return jax.vmap(self.ppf)(levels)
+
+    def interval(self, coverage: float) -> Interval:
+        """Central interval of each target on its own: the quantiles at (1 − coverage)/2 and (1 + coverage)/2."""
+        t, (p,) = floats_with(self.components(), coverage=coverage)
+        check_within(p, 0, 1, "coverage is a probability between 0 and 1")
+        tail, sign = (1 - p) / 2, jnp.ones_like(p)
+        return Interval(_quantile(t, tail, -sign), _quantile(t, tail, sign))
+
+
+def _quantile(t: StudentT, tail: Array, sign: Array) -> Array:
+    """The point of each target with probability `tail` above it (sign 1) or below (sign −1), tail ≤ ½, (..., n)."""
+    tail, sign = (jnp.broadcast_to(array, t.loc.shape[1:]) for array in (tail, sign))
+    df = jnp.broadcast_to(t.df[..., None], t.loc.shape)
+    # Compiled as one, since a loop on its own is compiled anew each time it is called.
+    return sign * jax.jit(_point_of_tail)(tail, sign[None] * t.loc, t.marginal_scale(), df)
+
+
+def _distances(x: Array, loc: Array, scale: Array) -> tuple[Array, Array]:
+    """Whether x lies below each loc, and how many scales away, (M, ...) both."""
+    standard = (x[None] - loc) / scale
+    below = standard < 0
+    return below, jnp.where(below, -standard, standard)
+
+
+def _excess(x: Array, tail: Array, loc: Array, scale: Array, df: Array) -> Array:
+    """Σ_i (P(Y_i > x) − tail), (...): whole members first, so that their small tails count also at tail = k/M."""
+    below, distance = _distances(x, loc, scale)
+    half_tail = 0.5 * special.joint_tail(distance, df, 1)
+    whole = jnp.sum(below, axis=0).astype(tail.dtype) - loc.shape[0] * tail
+    return whole + jnp.sum(jnp.where(below, -half_tail, half_tail), axis=0)
+
+
+def _density(x: Array, loc: Array, scale: Array, df: Array) -> Array:
+    """Σ_i of the members' densities at x, (...)."""
+    _, distance = _distances(x, loc, scale)
+    return jnp.sum(0.5 * jnp.exp(special.log_radial_density(distance, df, 1)) / scale, axis=0)
+
+
+def _middle(low: Array, high: Array, unit: Array) -> Array:
+    """A point that halves a bracket: in x if it is narrow, in arcsinh(x / unit) if it spans orders of magnitude."""
+    narrow = high - low <= unit + jnp.minimum(jnp.abs(low), jnp.abs(high))
+    wide = unit * jnp.sinh(0.5 * (jnp.arcsinh(low / unit) + jnp.arcsinh(high / unit)))
+    return jnp.where(narrow, low + 0.5 * (high - low), jnp.clip(wide, low, high))
+
+
+@jax.custom_jvp
+def _point_of_tail(tail: Array, loc: Array, scale: Array, df: Array) -> Array:
+    """The x with mean_i P(loc_i + scale_i T_i > x) = tail ≤ ½, (...); loc, scale and df are (M, ...).
+
+    It lies between the least and the largest of the members' own; there Newton in ln P, with a step that must halve
+    from one to the next, or else the bracket is.
+    """
+    size, info = loc.shape[0], jnp.finfo(loc.dtype)
+    unit, resolved = jnp.max(scale, axis=0), jnp.min(scale, axis=0)
+    own = loc + scale * special.radius_of_tail(jnp.broadcast_to(2 * tail[None], loc.shape), df, 1)
+    least = jnp.min(own, axis=0)
+    finite = 0.25 * float(info.max) * jnp.minimum(unit, 1.0)
+    low, high = (jnp.clip(bound, -finite, finite) for bound in (least, jnp.max(own, axis=0)))
+
+    def settled(x: Array, change: Array) -> Array:
+        return ~(change > 2 * float(info.eps) * (jnp.abs(x) + resolved))
+
+    def step(state: tuple[Array, Array, Array, Array, Array]) -> tuple[Array, Array, Array, Array, Array]:
+        low, high, x, change, count = state
+        excess = _excess(x, tail, loc, scale, df)
+        low, high = jnp.where(excess > 0, x, low), jnp.where(excess > 0, high, x)
+        target = size * tail
+        newton = x + jnp.log1p(excess / target) * (target + excess) / _density(x, loc, scale, df)
+        trusted = (newton >= low) & (newton <= high) & (jnp.abs(newton - x) <= 0.5 * change)
+        following = jnp.where(trusted, newton, _middle(low, high, unit))
+        done = settled(x, change)
+        following, change = jnp.where(done, x, following), jnp.where(done, change, jnp.abs(following - x))
+        return low, high, following, change, count + 1
+
+    def unfinished(state: tuple[Array, Array, Array, Array, Array]) -> Array:
+        *_, x, change, count = state
+        return (count < 200) & ~jnp.all(settled(x, change))
+
+    start = (low, high, _middle(low, high, unit), jnp.full_like(low, jnp.inf), jnp.zeros((), jnp.int32))
+    x = lax.while_loop(unfinished, step, start)[2]
+    return jnp.where(jnp.isfinite(least), x, least)
+
+
+@_point_of_tail.defjvp
+def _point_of_tail_jvp(primals: tuple[Array, ...], tangents: tuple[Array, ...]) -> tuple[Array, Array]:
+    x = _point_of_tail(*primals)
+    _, along = jax.jvp(lambda *arguments: _excess(x, *arguments), primals, tangents)
+    return x, along / _density(x, *primals[1:])

@@ -1,0 +1,254 @@
+"""Runs that are killed, interrupted, moved to other devices or spread over processes end as if nothing had happened."""
+
+import os
+import pathlib
+import shutil
+import signal
+import socket
+import subprocess
+import sys
+import time
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import optax
+import pytest
+
+import mder_jax as mder
+
+KEY = jax.random.key(1)
+RNG = np.random.default_rng(0)
+X = RNG.normal(size=(27, 2)).astype(np.float32)
+Y = (X @ np.array([1.0, -2.0])).astype(np.float32)
+LINE = mder.Network(lambda key, x: jax.random.normal(key, x.shape[1:], x.dtype), lambda w, x: x @ w)
+
+
+def squared(output, y):
+    return (output - y) ** 2
+
+
+@pytest.fixture(autouse=True)
+def lenient():
+    with jax.numpy_dtype_promotion("standard"):  # optax's counters need it with 64 bits
+        yield
+
+
+def fit(directory=None, **changes):
+    options = {"members": 3, "optimizer": optax.adam(1e-2), "epochs": 8, "batch_size": 10, "progress": False, **changes}
+    parts = [options.pop(name, value) for name, value in {"network": LINE, "loss": squared, "X": X, "Y": Y}.items()]
+    return mder.fit_ensemble(options.pop("key", KEY), *parts, checkpoint=directory, **options)
+
+
+def interrupted_at(epoch):
+    def look(progress):
+        if progress.epoch == epoch:
+            raise KeyboardInterrupt
+
+    return {"callback": look, "callback_every": 1}
+
+
+def interrupt(directory, epoch=5, **changes):
+    with pytest.warns(RuntimeWarning, match="and the same call goes on from there"):
+        return fit(directory, **interrupted_at(epoch), **changes)
+
+
+WORKER = """
+import sys
+import jax, numpy as np, optax
+import mder_jax as mder
+
+rng = np.random.default_rng(0)
+X = rng.normal(size=(60, 3)).astype(np.float32)
+Y = X.sum(1, keepdims=True) + 0.1 * rng.normal(size=(60, 1)).astype(np.float32)
+network = mder.mlp((8,), 1, dropout=0.1)
+result = mder.fit_ensemble(
+    jax.random.key(0), network, lambda f, y: ((f - y) ** 2)[:, 0], X, Y, members=3, epochs=600, batch_size=25,
+    optimizer=optax.adam(1e-3), bootstrap=True, validation=(X, Y), checkpoint=sys.argv[1] or None, checkpoint_every=5,
+    callback=lambda progress: print("epoch", progress.epoch, flush=True), callback_every=5, progress=False,
+)
+np.savez(sys.argv[2], *jax.tree.leaves((result.params, result.history, result.best_epoch)))
+"""
+
+
+def worker(tmp_path, directory, out, **options):
+    environment = {
+        **os.environ,
+        "JAX_NUM_CPU_DEVICES": "2",
+        "JAX_COMPILATION_CACHE_DIR": str(tmp_path / "cache"),
+        "JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS": "0",
+    }
+    command = [sys.executable, "-c", WORKER, str(directory), str(out)]
+    return subprocess.Popen(command, env=environment, stdout=subprocess.PIPE, text=True, cwd=tmp_path, **options)
+
+
+def test_killed_at_random_moments_it_ends_with_the_same_parameters(tmp_path):
+    whole = worker(tmp_path, "", tmp_path / "whole.npz")
+    whole.communicate()
+    assert whole.returncode == 0
+    moments = np.random.default_rng()
+    kills, epochs = 0, []
+    while kills < 10:
+        process = worker(tmp_path, "checkpoints", tmp_path / "resumed.npz")
+        epochs.append(int(process.stdout.readline().split()[1]))
+        time.sleep(moments.uniform(0, 0.4))
+        process.send_signal(signal.SIGKILL)
+        process.communicate()
+        assert process.returncode == -signal.SIGKILL, f"it ended before the kill, after {kills} kills at {epochs}"
+        kills += 1
+    assert epochs == sorted(epochs) and epochs[-1] > epochs[0], "each start goes on where a checkpoint left off"
+    final = worker(tmp_path, "checkpoints", tmp_path / "resumed.npz")
+    assert int(final.stdout.readline().split()[1]) > 5
+    final.communicate()
+    assert final.returncode == 0
+    whole, resumed = np.load(tmp_path / "whole.npz"), np.load(tmp_path / "resumed.npz")
+    assert set(whole) == set(resumed)
+    for name in whole:
+        np.testing.assert_array_equal(whole[name], resumed[name])
+
+
+def test_ctrl_c_and_the_same_call_again(tmp_path):
+    assert interrupt(tmp_path).epochs == 5
+    resumed, whole = fit(tmp_path), fit()
+    np.testing.assert_array_equal(resumed.params, whole.params)
+    np.testing.assert_array_equal(resumed.history.train, whole.history.train)
+    calls = []
+    again = fit(tmp_path, callback=calls.append)  # nothing is left to do
+    np.testing.assert_array_equal(again.params, whole.params)
+    assert again.epochs == 8 and not calls
+
+
+def test_saved_on_two_devices_it_loads_on_one(tmp_path):
+    interrupt(tmp_path, devices=jax.devices()[:2])
+    one = fit(tmp_path, devices=jax.devices()[:1])
+    np.testing.assert_allclose(one.params, fit().params, rtol=1e-5)
+    np.testing.assert_array_equal(one.history.train[:, :5], fit().history.train[:, :5])
+
+
+def test_relative_directories_work(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    interrupt("some/where")
+    assert (tmp_path / "some" / "where" / "5").is_dir()
+    np.testing.assert_array_equal(fit("some/where").params, fit().params)
+
+
+def bent(w, x):
+    return jnp.tanh(x @ w)
+
+
+OTHER = {
+    "X": {"X": X + 1},
+    "Y": {"Y": 2 * Y},
+    "network": {"network": mder.Network(LINE.init, bent)},
+    "loss": {"loss": lambda output, y: jnp.abs(output - y)},
+    "optimizer": {"optimizer": optax.adam(2e-2)},
+    "batch_size": {"batch_size": 9},
+    "epochs": {"epochs": 9},
+    "members": {"members": 4},
+    "key": {"key": jax.random.key(2)},
+    "weights": {"weights": np.ones(27)},
+    "bootstrap": {"bootstrap": True},
+    "validation X": {"validation": (X, Y)},
+    "values of optimizer": {"optimizer": mder.PerMember(np.full(3, 1e-2, np.float32), optax.adam)},
+}
+
+
+@pytest.fixture(scope="module")
+def five_epochs(tmp_path_factory):
+    directory = tmp_path_factory.mktemp("run")
+    with jax.numpy_dtype_promotion("standard"):
+        interrupt(directory)
+    return directory
+
+
+@pytest.mark.parametrize("name", OTHER)
+def test_another_run_is_refused_and_the_difference_named(name, five_epochs):
+    with pytest.raises(ValueError, match="holds the checkpoints of another run") as caught:
+        fit(five_epochs, **OTHER[name])
+    named = {line.strip().split(":")[0] for line in str(caught.value).splitlines()[1:]}
+    assert name in named
+    implied = {"members": {"key"}, "validation X": {"validation Y"}, "values of optimizer": {"optimizer"}}
+    assert named == {name} | implied.get(name, set())
+
+
+def test_functions_that_compute_the_same_are_the_same(five_epochs, tmp_path):
+    copy = shutil.copytree(five_epochs, tmp_path / "copy")
+    same = mder.Network(lambda key, x: jax.random.normal(key, x.shape[1:], x.dtype), lambda params, rows: rows @ params)
+    result = fit(copy, network=same, loss=lambda f, y: (f - y) ** 2, optimizer=optax.adam(1e-2))
+    np.testing.assert_array_equal(result.params, fit().params)
+
+
+def test_a_checkpoint_that_was_not_finished_is_never_loaded(five_epochs, tmp_path):
+    copy = pathlib.Path(shutil.copytree(five_epochs, tmp_path / "copy"))
+    shutil.copytree(copy / "5", copy / "7.orbax-checkpoint-tmp")
+    result = fit(copy)
+    np.testing.assert_array_equal(result.params, fit().params)
+
+
+def test_a_damaged_checkpoint_is_passed_over(tmp_path):
+    interrupt(tmp_path, checkpoint_every=2)
+    steps = sorted(int(path.name) for path in tmp_path.iterdir() if path.name.isdigit())
+    assert steps == [4, 5]
+    for file in (tmp_path / "5" / "state").rglob("*"):
+        if file.is_file():
+            file.write_bytes(file.read_bytes()[:3])
+    with pytest.warns(RuntimeWarning, match="checkpoint of epoch 5 .* cannot be read .*; an older one is used"):
+        result = fit(tmp_path)
+    np.testing.assert_array_equal(result.params, fit().params)
+
+
+def test_a_full_disk_does_not_end_training(tmp_path, monkeypatch):
+    import orbax.checkpoint as ocp
+
+    def full(*_, **__):
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(ocp.CheckpointManager, "save", full)
+    with pytest.warns(RuntimeWarning, match="could not be written to .*No space left on device.*; training goes on"):
+        result = fit(tmp_path, checkpoint_every=4)
+    np.testing.assert_array_equal(result.params, fit().params)
+
+
+PROCESS = """
+import sys
+import jax
+process, port, out = int(sys.argv[1]), sys.argv[2], sys.argv[3]
+jax.distributed.initialize(f"localhost:{port}", num_processes=2, process_id=process)
+import numpy as np, optax
+import mder_jax as mder
+
+rng = np.random.default_rng(0)
+X = rng.normal(size=(40, 2)).astype(np.float32)
+Y = X.sum(1)
+line = mder.Network(lambda key, x: jax.random.normal(key, x.shape[1:]), lambda w, x: x @ w)
+result = mder.fit_ensemble(
+    jax.random.key(0), line, lambda f, y: (f - y) ** 2, X, Y, members=5, epochs=7, batch_size=15,
+    optimizer=optax.adam(1e-2), progress=False,
+)
+assert len(jax.devices()) == 2 and len(jax.local_devices()) == 1
+mean = mder.predict(result, X, reduce=lambda outputs: outputs.mean(0))
+np.savez(out, params=result.params, train=result.history.train, outputs=mder.predict(result, X), mean=mean)
+"""
+
+
+def test_two_processes_train_the_same_members_as_one(tmp_path):
+    with socket.socket() as free:
+        free.bind(("localhost", 0))
+        port = str(free.getsockname()[1])
+    environment = {**os.environ, "JAX_NUM_CPU_DEVICES": "1"}
+    outs = [tmp_path / f"{process}.npz" for process in range(2)]
+    commands = [[sys.executable, "-c", PROCESS, str(i), port, str(out)] for i, out in enumerate(outs)]
+    processes = [subprocess.Popen(command, env=environment) for command in commands]
+    assert [process.wait(timeout=240) for process in processes] == [0, 0]
+
+    rng = np.random.default_rng(0)
+    x = rng.normal(size=(40, 2)).astype(np.float32)
+    line = mder.Network(lambda key, x: jax.random.normal(key, x.shape[1:], jnp.float32), lambda w, x: x @ w)
+    options = {"members": 5, "epochs": 7, "batch_size": 15, "optimizer": optax.adam(1e-2), "progress": False}
+    one = mder.fit_ensemble(jax.random.key(0), line, squared, x, x.sum(1), **options)
+    for out in outs:
+        saved = np.load(out)
+        np.testing.assert_allclose(saved["params"], one.params, rtol=1e-5)
+        np.testing.assert_allclose(saved["train"], one.history.train, rtol=1e-5)
+        np.testing.assert_allclose(saved["outputs"], mder.predict(one, x), rtol=1e-4, atol=1e-6)
+        np.testing.assert_allclose(saved["mean"], saved["outputs"].mean(0), rtol=1e-4, atol=1e-6)
