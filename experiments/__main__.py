@@ -8,7 +8,7 @@ import sys
 # name: what it shows, and whether it belongs to the paper (and so to the run without a name)
 STUDIES = {
     "evidence": ("the closed-form evidence against brute-force integration, and its error in float32", True),
-    "speed": ("the stable form of the evidence against the printed one, as ratios", False),
+    "speed": ("the evidence, training against PyTorch, and how training grows, as ratios", False),
 }
 
 

@@ -49,8 +49,8 @@ def add_options(parser: argparse.ArgumentParser, config: type) -> None:
         default, kind = field.default, type(field.default)
         note = f"{field.metadata.get('help', '')} (default {_shown(default)})"
         if kind is tuple:
-            item = type(cast(tuple, default)[0])
-            parser.add_argument(flag, type=_not_negative(item), nargs="+", default=default, help=note)
+            item, choices = type(cast(tuple, default)[0]), field.metadata.get("choices")
+            parser.add_argument(flag, type=_not_negative(item), nargs="+", default=default, help=note, choices=choices)
         else:
             parser.add_argument(flag, type=_not_negative(kind), default=default, help=note)
 

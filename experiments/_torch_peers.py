@@ -1,19 +1,24 @@
 """The paper's training job in PyTorch, as users would write it: the peers that `speed` times (extra `bench`)."""
 
+import itertools
 import time
 from collections.abc import Callable
 from typing import Any
 
-import numpy as np
 import torch
 from torch import nn
 from torch.func import functional_call, grad, stack_module_state, vmap
 from torch.utils.data import DataLoader, TensorDataset
 
+from experiments._speed_job import DECAY, RATE, Job
 
-def make_network(width: int) -> nn.Sequential:
-    """1 - width - width - 6; PyTorch's own initialiser is uniform in ±1/√fan_in."""
-    return nn.Sequential(nn.Linear(1, width), nn.ReLU(), nn.Linear(width, width), nn.ReLU(), nn.Linear(width, 6))
+Tensors = dict[str, torch.Tensor]
+
+
+def make_network(job: Job) -> nn.Sequential:
+    """The same layers; PyTorch's own initialiser is uniform in ±1/√fan_in."""
+    linear = [nn.Linear(inputs, outputs) for inputs, outputs in job.layers]
+    return nn.Sequential(linear[0], nn.ReLU(), linear[1], nn.ReLU(), linear[2])
 
 
 def loss(raw: torch.Tensor, y: torch.Tensor) -> torch.Tensor:
@@ -26,60 +31,79 @@ def loss(raw: torch.Tensor, y: torch.Tensor) -> torch.Tensor:
     return constants + raw[..., 2] + raw[..., 4] + (nu + 1) / 2 * torch.log1p(q / (1 + nu))
 
 
-def loop_seconds(x: np.ndarray, y: np.ndarray, width: int, batch: int, epochs: int) -> float:
-    """Seconds for one network, its own optimiser and DataLoader, as the authors' notebook trains it."""
-    network = make_network(width)
-    optimizer = torch.optim.Adam(network.parameters(), 1e-2)
-    loader = DataLoader(TensorDataset(torch.tensor(x), torch.tensor(y)), batch_size=batch, shuffle=True)
+def loop(job: Job) -> float:
+    """Seconds of an epoch of one network with its own optimiser and DataLoader, times the number of networks."""
+    x, y = map(torch.tensor, job.data())
+    network = make_network(job)
+    optimizer = torch.optim.Adam(network.parameters(), RATE)
+    schedule = torch.optim.lr_scheduler.MultiStepLR(optimizer, job.decays, DECAY)
+    loader = DataLoader(TensorDataset(x, y), batch_size=job.batch, shuffle=True)
     start = time.perf_counter()
-    for _ in range(epochs):
+    for _ in range(job.epochs):
         for rows, targets in loader:
             optimizer.zero_grad()
             loss(network(rows), targets).mean().backward()
             optimizer.step()
-    return time.perf_counter() - start
+        schedule.step()
+    return job.members * (time.perf_counter() - start) / job.epochs
 
 
-def vectorised_step(x: np.ndarray, y: np.ndarray, members: int, width: int, batch: int, compiled: bool) -> Any:
-    """A function that makes one step of all networks, with Adam and own shuffles, under `torch.func.vmap`."""
-    networks = [make_network(width) for _ in range(members)]
-    params, _ = stack_module_state(networks)
-    template = make_network(width).to("meta")
-    inputs, targets = torch.tensor(x), torch.tensor(y)
+def vectorised(job: Job, compiled: bool) -> Callable[[], float]:
+    """A function that trains all networks under `vmap`, and returns the seconds of an epoch."""
+    x, y = map(torch.tensor, job.data())
+    step = make_step(job, x, y)
+    # Without dynamic=False the short last batch would make one slower program for all lengths.
+    step = torch.compile(step, dynamic=False) if compiled else step
 
-    def mean_loss(params: dict[str, torch.Tensor], rows: torch.Tensor, ys: torch.Tensor) -> torch.Tensor:
-        return loss(functional_call(template, params, (rows,)), ys).mean()
+    def epochs() -> float:
+        params = {name: value.detach() for name, value in stack_networks(job).items()}
+        moments = [{name: torch.zeros_like(value) for name, value in params.items()} for _ in range(2)]
+        number = itertools.count(1)
+        start = time.perf_counter()
+        for epoch in range(job.epochs):
+            rate = torch.tensor(RATE * DECAY ** sum(epoch >= decay for decay in job.decays))
+            for index in torch.rand(job.members, job.rows).argsort(1).split(job.batch, 1):
+                params, *moments = step(params, *moments, torch.tensor(float(next(number))), rate, index)
+        return (time.perf_counter() - start) / job.epochs
+
+    return torch.no_grad()(epochs)
+
+
+def stack_networks(job: Job) -> Tensors:
+    """Parameters of all networks."""
+    return stack_module_state([make_network(job) for _ in range(job.members)])[0]
+
+
+def make_step(job: Job, x: torch.Tensor, y: torch.Tensor) -> Callable[..., Any]:
+    """One step of all networks with Adam, a pure function."""
+    template = make_network(job).to("meta")
+
+    def mean_loss(params: Tensors, rows: torch.Tensor, targets: torch.Tensor) -> torch.Tensor:
+        return loss(functional_call(template, params, (rows,)), targets).mean()
 
     def step(
-        params: dict[str, torch.Tensor],
-        first: dict[str, torch.Tensor],
-        second: dict[str, torch.Tensor],
+        params: Tensors,
+        first: Tensors,
+        second: Tensors,
         number: torch.Tensor,
+        rate: torch.Tensor,
         index: torch.Tensor,
-    ) -> Any:
-        gradient = vmap(grad(mean_loss))(params, inputs[index], targets[index])
+    ) -> tuple[Tensors, Tensors, Tensors]:
+        gradient = vmap(grad(mean_loss))(params, x[index], y[index])
         first = {name: 0.9 * first[name] + 0.1 * value for name, value in gradient.items()}
         second = {name: 0.999 * second[name] + 0.001 * value * value for name, value in gradient.items()}
         scale, bias = 1 - 0.9**number, 1 - 0.999**number
         params = {
-            name: value - 1e-2 * (first[name] / scale) / (torch.sqrt(second[name] / bias) + 1e-8)
+            name: value - rate * (first[name] / scale) / (torch.sqrt(second[name] / bias) + 1e-8)
             for name, value in params.items()
         }
         return params, first, second
 
-    function: Callable[..., Any] = torch.compile(step) if compiled else step
-    with torch.no_grad():
-        params = {name: value.detach().clone() for name, value in params.items()}
-        zeros = {name: torch.zeros_like(value) for name, value in params.items()}
-        state: list[Any] = [params, zeros, {name: value.clone() for name, value in zeros.items()}, 0, None, 0]
+    return step
 
-    def advance() -> None:
-        params, first, second, number, order, place = state
-        if order is None or place >= len(inputs):
-            order, place = torch.rand(members, len(inputs)).argsort(1), 0
-        index = order[:, place : place + batch]
-        with torch.no_grad():
-            params, first, second = function(params, first, second, torch.tensor(float(number + 1)), index)
-        state[:] = [params, first, second, number + 1, order, place + batch]
 
-    return advance
+def product(batch: int, rows: int, inner: int, columns: int) -> Callable[[], Any]:
+    """A function that makes one batch of matrix products in float32, with all threads."""
+    left, right = torch.rand(batch, rows, inner), torch.rand(batch, inner, columns)
+    out = torch.empty(batch, rows, columns)
+    return lambda: torch.bmm(left, right, out=out)

@@ -1,134 +1,87 @@
-"""How much faster the stable form of the evidence is than the printed one: value and gradient, ratios in one run.
+"""How fast the library is: the evidence, training, and how training grows. What counts are ratios within one run.
 
-Command: ``python -m experiments speed``. Run time: about two minutes on two cores.
+Command: ``python -m experiments speed --parts evidence training growth``. Run time on two cores: about two minutes for
+the evidence, five for training, ten for growth. The peers of the training need PyTorch: ``pip install -e '.[bench]'``.
 """
 
-import time
-from collections.abc import Callable
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any
 
 import jax
-import jax.numpy as jnp
-import numpy as np
 
-import mder_jax as mder
-from experiments._study import new_figure
+from experiments import _speed_evidence, _speed_growth, _speed_training
+from experiments._speed_job import Job
 
-GOALS = {2: 3.0, 4: 15.0, 8: 8.0, 16: 4.0}
-COMPILE_GOAL = 2.0
-FORMS: dict[str, dict[str, Any]] = {
-    "slogdet": {"form": "slogdet"},
-    "stable": {},
-    "missing": {"missing": True},
-}
+PARTS = {"evidence": _speed_evidence, "training": _speed_training, "growth": _speed_growth}
 
 
 @dataclass(frozen=True)
 class Config:
     """Options of the study."""
 
-    points: int = field(default=20_000, metadata={"help": "examples"})
-    sizes: tuple[int, ...] = field(default=(1, 2, 3, 4, 8, 16, 32), metadata={"help": "numbers of targets"})
-    compile_up_to: int = field(default=32, metadata={"help": "compile times for every n up to this"})
+    parts: tuple[str, ...] = field(default=tuple(PARTS), metadata={"help": "what to measure", "choices": tuple(PARTS)})
     repeats: int = field(default=7, metadata={"help": "timings of each, the median counts"})
-    seed: int = field(default=0, metadata={"help": "seed of the examples"})
+    seed: int = field(default=0, metadata={"help": "seed of examples and training"})
+    points: int = field(default=20_000, metadata={"help": "evidence: examples"})
+    sizes: tuple[int, ...] = field(default=(1, 2, 3, 4, 8, 16, 32), metadata={"help": "evidence: numbers of targets"})
+    compile_up_to: int = field(default=32, metadata={"help": "evidence: compile times for every n up to this"})
+    members: int = field(default=100, metadata={"help": "training: networks"})
+    rows: int = field(default=270, metadata={"help": "training: points on the circle"})
+    batch: int = field(default=100, metadata={"help": "training: rows of a minibatch"})
+    epochs: int = field(default=1500, metadata={"help": "training: epochs of the whole job"})
+    turn_epochs: int = field(default=200, metadata={"help": "training: epochs for one timing of a step"})
+    whole_runs: int = field(default=3, metadata={"help": "training: runs of the whole job"})
+    growth_members: tuple[int, ...] = field(default=(2, 10, 100, 1000, 10_000), metadata={"help": "growth: networks"})
+    growth_rows: tuple[int, ...] = field(default=(270, 1000, 10_000, 100_000), metadata={"help": "growth: points"})
+    growth_widths: tuple[int, ...] = field(default=(32, 64, 128, 256), metadata={"help": "growth: widths"})
+    growth_targets: tuple[int, ...] = field(default=(1, 2, 4, 8, 16), metadata={"help": "growth: numbers of targets"})
+    growth_work: float = field(default=200.0, metadata={"help": "growth: GFLOP of matrix products for one timing"})
+    growth_runs: int = field(default=3, metadata={"help": "growth: processes for each size"})
 
 
 def run(config: Config) -> dict[str, Any]:
-    """Time all forms in turn, so that a slow moment of the machine hits them alike."""
-    rows = []
-    for n in config.sizes:
-        arguments = examples(np.random.default_rng(config.seed), config.points, n)
-        compiled: dict[str, Any] = {}
-        row: dict[str, Any] = {"n": n}
-        for name, options in FORMS.items():
-            start = time.perf_counter()
-            compiled[name] = jax.jit(value_and_gradient(options)).lower(*arguments).compile()
-            row[f"{name}_compile_s"] = time.perf_counter() - start
-            jax.block_until_ready(compiled[name](*arguments))
-        times: dict[str, list[float]] = {name: [] for name in FORMS}
-        for _ in range(config.repeats):
-            for name, program in compiled.items():
-                start = time.perf_counter()
-                jax.block_until_ready(program(*arguments))
-                times[name].append(1e3 * (time.perf_counter() - start))
-        row |= {f"{name}_ms": float(np.median(values)) for name, values in times.items()}
-        ratios = np.array(times["slogdet"]) / np.array(times["stable"])
-        row |= {"ratio": float(np.median(ratios)), "ratio_low": float(ratios.min()), "ratio_high": float(ratios.max())}
-        rows.append(row)
-        print(f"  n = {n}: {row['ratio']:.1f} times faster", flush=True)
-    seconds = {str(n): compile_time(config.points, n) for n in range(1, config.compile_up_to + 1)}
-    return {"points": config.points, "rows": rows, "compile_s": seconds}
+    """Measure the parts, one after the other."""
+    unknown = set(config.parts) - set(PARTS)
+    if unknown:
+        raise ValueError(f"parts are {', '.join(PARTS)}; got {', '.join(sorted(unknown))}")
+    with _without_cache():
+        return {part: _measure(part, config) for part in PARTS if part in config.parts}
 
 
-def compile_time(points: int, n: int) -> float:
-    """Seconds to trace and compile the stable form and its gradient."""
-    shapes = [(points, n), (points, n, n), (points,), (points,), (points, n)]
-    arguments = [jax.ShapeDtypeStruct(shape, jnp.float32) for shape in shapes]
-    start = time.perf_counter()
-    jax.jit(value_and_gradient(FORMS["stable"])).lower(*arguments).compile()
-    return time.perf_counter() - start
+@contextmanager
+def _without_cache() -> Iterator[None]:
+    """Compile times are measured, so no program may come from an earlier run."""
+    before = jax.config.values["jax_enable_compilation_cache"]
+    jax.config.update("jax_enable_compilation_cache", False)
+    try:
+        yield
+    finally:
+        jax.config.update("jax_enable_compilation_cache", before)
 
 
-def value_and_gradient(options: dict[str, Any]) -> Callable[..., Any]:
-    """The sum of the evidence over examples, and its gradient in every parameter."""
-
-    def total(mu: jax.Array, L: jax.Array, kappa: jax.Array, nu: jax.Array, y: jax.Array) -> jax.Array:
-        return jnp.sum(mder.log_evidence(mder.NIW(mu, L, kappa, nu), y, **options))
-
-    return jax.value_and_grad(total, argnums=(0, 1, 2, 3))
-
-
-def examples(rng: np.random.Generator, points: int, n: int) -> list[jax.Array]:
-    """Random float32 parameters and targets."""
-    L = np.tril(0.3 * rng.normal(size=(points, n, n)))
-    L[:, range(n), range(n)] = np.exp(0.3 * rng.normal(size=(points, n)))
-    arrays = (
-        rng.normal(size=(points, n)),
-        L,
-        np.exp(rng.normal(size=points)),
-        n + 1 + np.exp(rng.normal(size=points)),
-        rng.normal(size=(points, n)),
-    )
-    return [jnp.asarray(array, jnp.float32) for array in arrays]
+def _measure(part: str, config: Config) -> dict[str, Any]:
+    print(f"{part}:", flush=True)
+    if part == "evidence":
+        return _speed_evidence.measure(config.points, config.sizes, config.compile_up_to, config.repeats, config.seed)
+    job = Job(config.members, config.rows, batch=config.batch, epochs=config.epochs, seed=config.seed)
+    if part == "training":
+        return _speed_training.measure(job, config.turn_epochs, config.repeats, config.whole_runs)
+    sizes = {
+        "members": config.growth_members,
+        "rows": config.growth_rows,
+        "width": config.growth_widths,
+        "targets": config.growth_targets,
+    }
+    return _speed_growth.measure(job, sizes, config.growth_work, config.growth_runs)
 
 
 def report(results: dict[str, Any]) -> str:
-    """The table of the README."""
-    lines = [
-        f"evidence of {results['points']:,} points, value and gradient, float32, median ms",
-        "|  n | as printed | stable | ratio (range)      | goal | compile s | with missing targets |",
-        "|---:|-----------:|-------:|--------------------|-----:|----------:|---------------------:|",
-    ]
-    for row in results["rows"]:
-        goal = GOALS.get(row["n"])
-        span = f"{row['ratio']:.1f} ({row['ratio_low']:.1f} to {row['ratio_high']:.1f})"
-        lines.append(
-            f"| {row['n']:2} | {row['slogdet_ms']:10.2f} | {row['stable_ms']:6.2f} | {span:18} "
-            f"| {goal if goal else '':>4} | {row['stable_compile_s']:9.2f} | {row['missing_ms']:20.2f} |"
-        )
-    missed = [row["n"] for row in results["rows"] if row["ratio"] < GOALS.get(row["n"], 0)]
-    lines.append(f"ratios below their goal: n = {missed}" if missed else "every ratio reaches its goal")
-    if results["compile_s"]:
-        n, slowest = max(results["compile_s"].items(), key=lambda item: item[1])
-        verdict = "within" if slowest <= COMPILE_GOAL else "NOT within"
-        lines.append(
-            f"compiling, n = 1 to {len(results['compile_s'])}: all {verdict} {COMPILE_GOAL:g} s, "
-            f"slowest {slowest:.2f} s (n = {n})"
-        )
-    return "\n".join(lines)
+    """The tables of the README, and which goals are reached."""
+    return "\n\n".join(PARTS[part].report(values) for part, values in results.items())
 
 
 def plot(results: dict[str, Any]) -> dict[str, Any]:
-    """Time against n."""
-    figure, axes = new_figure()
-    n = [row["n"] for row in results["rows"]]
-    for name, label in (("slogdet", "as printed (slogdet)"), ("missing", "stable, NaN allowed"), ("stable", "stable")):
-        axes.loglog(n, [row[f"{name}_ms"] for row in results["rows"]], marker=".", label=label)
-    axes.set_xticks(n, map(str, n))
-    axes.minorticks_off()
-    axes.set_xlabel("number of targets n")
-    axes.set_ylabel(f"ms for {results['points']:,} points")
-    axes.legend()
-    return {"evidence": figure}
+    """One figure for each part."""
+    return {part: PARTS[part].plot(values) for part, values in results.items()}

@@ -9,6 +9,7 @@ import numpy as np
 from jax import Array
 
 from mder_jax import persistence, train
+from mder_jax._problem import Data, Problem, Settings, as_data, check, check_data, check_key, is_whole
 
 FUNCTIONS = ("network", "loss", "optimizer")
 
@@ -35,7 +36,7 @@ class PerMember(NamedTuple):
 class Job(NamedTuple):
     """What to train: settings, a key for each member, arrays by name (shared or of each member), and the arguments."""
 
-    settings: train.Settings
+    settings: Settings
     key_data: np.ndarray
     key_kind: Any
     shared: dict[str, np.ndarray]
@@ -51,25 +52,25 @@ class Job(NamedTuple):
         """The random key with these bits."""
         return jax.random.wrap_key_data(jnp.asarray(data), impl=self.key_kind)
 
-    def member(self, shared: dict[str, Any], own: dict[str, Any]) -> tuple[train.Problem, train.Data]:
+    def member(self, shared: dict[str, Any], own: dict[str, Any]) -> tuple[Problem, Data]:
         """Problem and data of one member, from arrays that may be traced."""
         parts = self.arguments | shared | {name: self.arguments[name].of(values) for name, values in own.items()}
         network, loss, optimizer = (parts.pop(name) for name in FUNCTIONS)
-        return train.Problem(network, loss, optimizer, self.settings), _as_data(parts)
+        return Problem(network, loss, optimizer, self.settings), _as_data(parts)
 
-    def first(self) -> tuple[train.Problem, train.Data]:
+    def first(self) -> tuple[Problem, Data]:
         """Problem and data of member 0."""
         return self.member(self.shared, jax.tree.map(lambda leaf: leaf[0], self.own))
 
     def check(self) -> None:
         """Raise, before anything is compiled, with what is wrong and what would be right."""
         problem, data = self.first()
-        train.check(problem, data, self.key(self.key_data[0]))
+        check(problem, data, self.key(self.key_data[0]))
         own = {name: value for name, value in self.own.items() if name not in FUNCTIONS}
         for number in range(1, self.members if own else 1):
             values = {name: self.arguments[name].of(value[number]) for name, value in own.items()}
             try:
-                train.check_data(_as_data(self.arguments | self.shared | values))
+                check_data(_as_data(self.arguments | self.shared | values))
             except ValueError as error:
                 raise ValueError(f"member {number}: {error}") from None
 
@@ -86,12 +87,12 @@ class Job(NamedTuple):
         output = jax.eval_shape(network.apply, params, x)
         state = jax.eval_shape(optimizer.init, params)
 
-        def run_network(problem: train.Problem, key: Array, params: Any, x: Array) -> Any:
+        def run_network(problem: Problem, key: Array, params: Any, x: Array) -> Any:
             noisy = problem.network.train
             trained = None if noisy is None else noisy(params, x, key)
             return problem.network.init(key, x), problem.network.apply(params, x), trained
 
-        def run_optimizer(problem: train.Problem, gradient: Any, state: Any) -> Any:
+        def run_optimizer(problem: Problem, gradient: Any, state: Any) -> Any:
             return train.update(problem.optimizer, gradient, state, gradient, lambda _: jnp.zeros(()))
 
         def identify(name: str, function: Callable[..., Any], *examples: Any) -> str:
@@ -108,9 +109,9 @@ class Job(NamedTuple):
         return text
 
 
-def make_job(arguments: dict[str, Any], settings: train.Settings, key: Array, members: int | None) -> Job:
+def make_job(arguments: dict[str, Any], settings: Settings, key: Array, members: int | None) -> Job:
     """Take the arguments of `fit_ensemble` apart."""
-    train.check_key(key)
+    check_key(key)
     shared, own = {}, {}
     for name, value in arguments.items():
         if isinstance(value, PerMember):
@@ -133,14 +134,14 @@ def on_host(value: Any) -> np.ndarray:
     return array.astype(jax.dtypes.canonicalize_dtype(array.dtype), copy=False)
 
 
-def _as_data(parts: dict[str, Any]) -> train.Data:
+def _as_data(parts: dict[str, Any]) -> Data:
     validation = None if parts.get("validation X") is None else (parts["validation X"], parts["validation Y"])
-    return train.as_data(parts["X"], parts["Y"], parts["weights"], validation)
+    return as_data(parts["X"], parts["Y"], parts["weights"], validation)
 
 
 def _count(members: int | None, keys: int | None, own: dict[str, Any]) -> int:
     """The number of members, on which all that tell it must agree."""
-    if members is not None and (not train.is_whole(members) or members < 1):
+    if members is not None and (not is_whole(members) or members < 1):
         raise ValueError(f"members must be a whole number, 1 or more; got {members!r}")
     counts = {name: count for name, count in (("members", members), ("key", keys)) if count is not None}
     for name, value in own.items():

@@ -23,6 +23,7 @@ from jax.sharding import PartitionSpec as P
 from mder_jax import persistence, train
 from mder_jax._devices import AXIS, Layout, fetch
 from mder_jax._job import Job, PerMember, make_job, on_host
+from mder_jax._problem import Loss, Settings, check_finite, check_validation, is_whole
 from mder_jax.networks import Network
 from mder_jax.train import Losses, State
 
@@ -102,7 +103,7 @@ class Ensemble:
 def fit_ensemble(
     key: Array,
     network: Network | PerMember,
-    loss: train.Loss | PerMember,
+    loss: Loss | PerMember,
     X: Any,
     Y: Any,
     *,
@@ -158,8 +159,8 @@ def fit_ensemble(
       >>> print(result, result.params.round(2).ravel())
       Ensemble(3 members, 20 epochs, 0 diverged) [2. 2. 2.]
     """
-    settings = train.Settings(epochs, batch_size, steps_per_epoch, bootstrap, patience)
-    held_out = train.check_validation(validation)
+    settings = Settings(epochs, batch_size, steps_per_epoch, bootstrap, patience)
+    held_out = check_validation(validation)
     arguments = {"network": network, "loss": loss, "optimizer": optimizer, "X": X, "Y": Y, "weights": weights}
     arguments |= {"validation X": held_out[0], "validation Y": held_out[1]}
     job = make_job(arguments, settings, key, members)
@@ -184,7 +185,7 @@ class _Intervals:
 
     @staticmethod
     def _epochs(name: str, every: int | None, default: int) -> int:
-        if every is not None and (not train.is_whole(every) or every < 0):
+        if every is not None and (not is_whole(every) or every < 0):
             raise ValueError(f"{name} must be a whole number, 1 or more, or None; got {every!r}")
         return default if every is None else every
 
@@ -425,8 +426,8 @@ def predict(
     if X.ndim < 2 or X.shape[1:] != ensemble.row_shape or not len(X):
         expected = ", ".join(["N", *map(str, ensemble.row_shape)])
         raise ValueError(f"X must have shape ({expected}) with N >= 1, as in training; got {X.shape}")
-    train.check_finite("X", X)
-    if not train.is_whole(rows) or rows < 1:
+    check_finite("X", X)
+    if not is_whole(rows) or rows < 1:
         raise ValueError(f"rows must be a whole number, 1 or more; got {rows!r}")
     block = min(rows, max(16, 1 << (len(X) - 1).bit_length()))
     layout = Layout(len(ensemble), devices)

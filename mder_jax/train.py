@@ -9,55 +9,12 @@ from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
-import numpy as np
 import optax
 from jax import Array, lax
 
-from mder_jax._arrays import is_concrete
+from mder_jax._problem import Data, Loss, Problem, Settings, as_data, check
+from mder_jax._shuffle import shuffle_of_pass, shuffled
 from mder_jax.networks import Network
-
-Loss = Callable[[Any, Array], Array]
-
-# Rounds of the shuffle. A row keeps its place in all of them with probability 2^-ROUNDS, and otherwise its place is
-# uniform: the marginal of each row is uniform to 2e-4, below what a year of epochs could tell.
-ROUNDS = 12
-
-
-class Settings(NamedTuple):
-    """How to train, apart from what is trained.
-
-    Args:
-      epochs: passes over the data.
-      batch_size: rows of a minibatch; the last of an epoch may be smaller. None: all rows.
-      steps_per_epoch: minibatches that count as one epoch. None: as many as there are, so that an epoch is one pass.
-        With a number, runs on data of different size make equally many steps, each going round its own data.
-      bootstrap: train on as many rows drawn with replacement, once for the run.
-      patience: stop when the validation loss has not improved for so many epochs. None: never.
-    """
-
-    epochs: int
-    batch_size: int | None = None
-    steps_per_epoch: int | None = None
-    bootstrap: bool = False
-    patience: int | None = None
-
-
-class Problem(NamedTuple):
-    """What is trained: functions only, and constant while training."""
-
-    network: Network
-    loss: Loss
-    optimizer: optax.GradientTransformation
-    settings: Settings
-
-
-class Data(NamedTuple):
-    """Rows to train on. A weight of 0 says that the row is not there; `validation` is a pair like (X, Y)."""
-
-    X: Array
-    Y: Array
-    weights: Array | None = None
-    validation: tuple[Array, Array] | None = None
 
 
 class Plan(NamedTuple):
@@ -263,43 +220,6 @@ def _minibatches(settings: Settings, data: Data, plan: Plan, seed: Array, epoch:
     return Minibatch(step, chosen if plan.rows is None else plan.rows[chosen], place < plan.size)
 
 
-class Shuffle(NamedTuple):
-    """A permutation of 0 … size−1: in each round every place has a partner, found with an offset, and a salt."""
-
-    offsets: Array
-    salts: Array
-    size: Array
-
-
-def shuffle_of_pass(seed: Array, number: Array, size: Array) -> Shuffle:
-    """The shuffle for a pass over the data. Its bits are a hash: a generator's would cost more than the shuffle."""
-    counter = number.astype(jnp.uint32) * np.uint32(2 * ROUNDS) + jnp.arange(2 * ROUNDS, dtype=jnp.uint32)
-    offsets, salts = _mixed(_mixed(counter ^ seed[0]) ^ seed[1]).reshape(2, ROUNDS)
-    return Shuffle((offsets % size.astype(jnp.uint32)).astype(jnp.int32), salts | np.uint32(1), size)
-
-
-def _mixed(bits: Array) -> Array:
-    """A bijection of 32 bits in which every bit of the result depends on all (the finaliser of MurmurHash3)."""
-    bits = (bits ^ (bits >> 16)) * np.uint32(0x85EBCA6B)
-    bits = (bits ^ (bits >> 13)) * np.uint32(0xC2B2AE35)
-    return bits ^ (bits >> 16)
-
-
-def shuffled(position: Array, shuffle: Shuffle) -> Array:
-    r"""Where a shuffle sends a position from 0 to size − 1, without sorting: the swap-or-not shuffle.
-
-    In each round every place x has the partner K − x mod size, and the two swap if a hash of the larger says so
-    (Hoang, Morris and Rogaway, *An enciphering scheme based on a card shuffle*, 2012). It is a permutation whatever the
-    hash. Sorting random numbers would be the most expensive part of a training step.
-    """
-    for offset, salt in zip(shuffle.offsets, shuffle.salts, strict=True):
-        partner = offset - position
-        partner = jnp.where(partner < 0, partner + shuffle.size, partner)
-        hashed = (jnp.maximum(position, partner).astype(jnp.uint32) + np.uint32(0x9E3779B9)) * salt
-        position = jnp.where((hashed >> 31) == 1, partner, position)
-    return position
-
-
 class Running(NamedTuple):
     """What a step changes, and whether all was finite so far in this epoch."""
 
@@ -388,131 +308,3 @@ def _keep_best(settings: Settings, state: State, epoch: Array, validation: Array
         best_epoch=best_epoch,
         stopped_at=stopped_at,
     )
-
-
-def as_data(X: Any, Y: Any, weights: Any = None, validation: Any = None) -> Data:
-    """The arguments as arrays."""
-    held_out = check_validation(validation)
-    return Data(
-        jnp.asarray(X),
-        jnp.asarray(Y),
-        None if weights is None else jnp.asarray(weights, jnp.result_type(float)),
-        None if held_out[0] is None else (jnp.asarray(held_out[0]), jnp.asarray(held_out[1])),
-    )
-
-
-def check_validation(validation: Any) -> tuple[Any, Any]:
-    """The pair (X, Y), or (None, None); anything else raises."""
-    if validation is None:
-        return None, None
-    if not isinstance(validation, tuple | list) or len(validation) != 2:
-        raise ValueError(f"validation must be a pair (X, Y); got {type(validation).__name__}")
-    return validation[0], validation[1]
-
-
-def check(problem: Problem, data: Data, key: Array) -> None:
-    """Raise, before anything is compiled, with what is wrong and what would be right."""
-    check_key(key)
-    check_data(data)
-    check_settings(problem.settings, data)
-    check_problem(problem, data, key)
-
-
-def check_key(key: Any) -> None:
-    """Raise unless it is a JAX random key."""
-    typed = hasattr(key, "dtype") and jnp.issubdtype(key.dtype, jax.dtypes.prng_key)
-    if not typed and not (hasattr(key, "dtype") and key.dtype == jnp.uint32 and key.shape[-1:] == (2,)):
-        raise TypeError(f"key must be a random key such as jax.random.key(0); got {key!r}")
-
-
-def check_data(data: Data) -> None:
-    """Raise unless X is finite, Y has no infinity, and all have the same rows."""
-    _check_pair("X", "Y", data.X, data.Y)
-    if data.validation is not None:
-        _check_pair("validation X", "validation Y", *data.validation)
-        for name, own, held_out in (("X", data.X, data.validation[0]), ("Y", data.Y, data.validation[1])):
-            if own.shape[1:] != held_out.shape[1:]:
-                expected = f"rows of shape {own.shape[1:]}, those of {name}"
-                raise ValueError(f"validation {name} must have {expected}; got {held_out.shape[1:]}")
-    if data.weights is not None:
-        if data.weights.shape != data.X.shape[:1]:
-            raise ValueError(f"weights must have shape {data.X.shape[:1]}, one per row; got {data.weights.shape}")
-        if is_concrete(data.weights):
-            values = np.asarray(data.weights)
-            _refuse(~(np.isfinite(values) & (values >= 0)), values, "weights", "must be finite and not negative")
-            if not values.any():
-                raise ValueError("all weights are 0; at least one row must count")
-
-
-def _check_pair(x_name: str, y_name: str, X: Array, Y: Array) -> None:
-    if X.ndim < 2:
-        raise ValueError(f"{x_name} must have shape (N, ...) with at least two axes; got {X.shape}")
-    if Y.ndim < 1 or X.shape[0] != Y.shape[0]:
-        raise ValueError(f"{x_name} and {y_name} must have the same number of rows; got {X.shape} and {Y.shape}")
-    if X.shape[0] == 0:
-        raise ValueError(f"{x_name} has no rows; got shape {X.shape}")
-    check_finite(x_name, X)
-    if is_concrete(Y):
-        _refuse(np.isinf(Y), np.asarray(Y), y_name, "may hold NaN for 'missing' but no infinity")
-
-
-def check_finite(name: str, array: Array | np.ndarray) -> None:
-    """Raise, with the index, if a concrete array holds NaN or an infinity."""
-    if is_concrete(array):
-        _refuse(~np.isfinite(array), np.asarray(array), name, "must be finite")
-
-
-def _refuse(bad: np.ndarray, values: np.ndarray, name: str, rule: str) -> None:
-    if bad.any():
-        where = tuple(int(i) for i in np.argwhere(bad)[0])
-        raise ValueError(f"{name} {rule}; got {values[where]} at index {where} ({int(bad.sum())} such values)")
-
-
-def check_settings(settings: Settings, data: Data) -> None:
-    """Raise unless the numbers make sense for these data."""
-    rows = data.X.shape[0]
-    counts = {name: getattr(settings, name) for name in ("epochs", "batch_size", "steps_per_epoch", "patience")}
-    for name, value in counts.items():
-        required = name == "epochs"
-        if (value is None and required) or (value is not None and (not is_whole(value) or value < 1)):
-            raise ValueError(
-                f"{name} must be a whole number, 1 or more{'' if required else ', or None'}; got {value!r}"
-            )
-    if settings.batch_size is not None and settings.batch_size > rows:
-        raise ValueError(f"batch_size {settings.batch_size} exceeds the {rows} rows; use batch_size={rows} or None")
-    if settings.patience is not None and data.validation is None:
-        raise ValueError("patience needs validation data: pass validation=(X_val, Y_val)")
-
-
-def is_whole(value: Any) -> bool:
-    """Whether it is a whole number, of Python or numpy."""
-    return isinstance(value, int | np.integer) and not isinstance(value, bool)
-
-
-def check_problem(problem: Problem, data: Data, key: Array) -> None:
-    """Raise unless network, loss and optimiser fit together on these shapes (nothing is computed)."""
-    network, loss, optimizer = problem.network, problem.loss, problem.optimizer
-    if not (callable(getattr(network, "init", None)) and callable(getattr(network, "apply", None))):
-        raise TypeError(
-            f"network must be a Network(init, apply), as made by mlp or from_linen; got {type(network).__name__}"
-        )
-    if not callable(loss):
-        raise TypeError(f"loss must be a function of (network output, y); got {type(loss).__name__}")
-    if not (callable(getattr(optimizer, "init", None)) and callable(getattr(optimizer, "update", None))):
-        raise TypeError(
-            f"optimizer must be an optax optimiser, with init and update, such as optax.adam(1e-3); got {optimizer!r}"
-        )
-    rows = min(data.X.shape[0], 3)
-    x, y = data.X[:rows], data.Y[:rows]
-    params = jax.eval_shape(network.init, key, x)
-    if not jax.tree.leaves(params):
-        raise ValueError("network.init made no parameters; there is nothing to train")
-    jax.eval_shape(optimizer.init, params)
-    output = jax.eval_shape(network.apply, params, x)
-    losses = jax.eval_shape(loss, output, y)
-    if not hasattr(losses, "shape") or losses.shape != (rows,):
-        shape = getattr(losses, "shape", None)
-        mean = "a mean or sum; leave out the reduction" if shape == () else f"shape {shape} for {rows} rows"
-        raise ValueError(f"loss must return one value per row, shape (rows,); got {mean}")
-    if not jnp.issubdtype(losses.dtype, jnp.floating):
-        raise TypeError(f"loss must return floats; got {losses.dtype}")

@@ -8,7 +8,7 @@ import pytest
 from scipy import stats
 
 import mder_jax as mder
-from mder_jax import train
+from mder_jax import _shuffle, train
 
 KEY = jax.random.key(3)
 RNG = np.random.default_rng(0)
@@ -121,7 +121,7 @@ def test_bootstrap_draws_with_replacement():
 @pytest.mark.parametrize("size", [1, 2, 3, 4, 5, 97, 270, 1000])
 def test_shuffles_are_uniform(size):
     def one(seed, number, size_given):
-        return train.shuffled(jnp.arange(size, dtype=jnp.int32), train.shuffle_of_pass(seed, number, size_given))
+        return _shuffle.shuffled(jnp.arange(size, dtype=jnp.int32), _shuffle.shuffle_of_pass(seed, number, size_given))
 
     passes = 3000 if size > 5 else 20_000
     seeds = jax.vmap(jax.random.key_data)(jax.random.split(KEY, 4))

@@ -1,0 +1,40 @@
+"""Times taken in turn, so that a slow moment of the machine hits all alike, and the ratios made of them."""
+
+from collections.abc import Callable, Sequence
+from typing import Any, TypeVar
+
+import numpy as np
+
+T = TypeVar("T")
+
+
+def in_turn(what: str, candidates: dict[str, Callable[[], T]], repeats: int) -> dict[str, list[T]]:
+    """What every candidate returns, round after round."""
+    values: dict[str, list[T]] = {name: [] for name in candidates}
+    for number in range(repeats):
+        for name, candidate in candidates.items():
+            values[name].append(candidate())
+        print(f"  {what}: round {number + 1} of {repeats}", flush=True)
+    return values
+
+
+def spread(values: Sequence[float] | np.ndarray) -> dict[str, float]:
+    """Median and range."""
+    return {"median": float(np.median(values)), "low": float(np.min(values)), "high": float(np.max(values))}
+
+
+def ratio(above: Sequence[float], below: Sequence[float]) -> dict[str, float]:
+    """Median and range of the ratios within a round."""
+    return spread(np.array(above) / np.array(below))
+
+
+def shown(values: dict[str, float], places: int = 1) -> str:
+    """Median and range, as text."""
+    return f"{values['median']:.{places}f} ({values['low']:.{places}f} to {values['high']:.{places}f})"
+
+
+def verdict(what: str, values: dict[str, float], goal: float, at_least: bool, **style: Any) -> str:
+    """A line that says whether the median reaches its goal."""
+    reached = values["median"] >= goal if at_least else values["median"] <= goal
+    bound = "at least" if at_least else "at most"
+    return f"{'reached' if reached else 'MISSED '}: {what}: {shown(values, **style)}, goal {bound} {goal:g}"

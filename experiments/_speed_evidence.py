@@ -1,0 +1,119 @@
+"""How much faster the stable form of the evidence is than the printed one: value and gradient, ratios in one run."""
+
+import time
+from collections.abc import Callable
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+import mder_jax as mder
+from experiments._study import new_figure
+
+GOALS = {2: 3.0, 4: 15.0, 8: 8.0, 16: 4.0}
+COMPILE_GOAL = 2.0
+FORMS: dict[str, dict[str, Any]] = {
+    "slogdet": {"form": "slogdet"},
+    "stable": {},
+    "missing": {"missing": True},
+}
+
+
+def measure(points: int, sizes: tuple[int, ...], compile_up_to: int, repeats: int, seed: int) -> dict[str, Any]:
+    """Time all forms in turn, so that a slow moment of the machine hits them alike."""
+    rows = []
+    for n in sizes:
+        arguments = examples(np.random.default_rng(seed), points, n)
+        compiled: dict[str, Any] = {}
+        row: dict[str, Any] = {"n": n}
+        for name, options in FORMS.items():
+            start = time.perf_counter()
+            compiled[name] = jax.jit(value_and_gradient(options)).lower(*arguments).compile()
+            row[f"{name}_compile_s"] = time.perf_counter() - start
+            jax.block_until_ready(compiled[name](*arguments))
+        times: dict[str, list[float]] = {name: [] for name in FORMS}
+        for _ in range(repeats):
+            for name, program in compiled.items():
+                start = time.perf_counter()
+                jax.block_until_ready(program(*arguments))
+                times[name].append(1e3 * (time.perf_counter() - start))
+        row |= {f"{name}_ms": float(np.median(values)) for name, values in times.items()}
+        ratios = np.array(times["slogdet"]) / np.array(times["stable"])
+        row |= {"ratio": float(np.median(ratios)), "ratio_low": float(ratios.min()), "ratio_high": float(ratios.max())}
+        rows.append(row)
+        print(f"  n = {n}: {row['ratio']:.1f} times faster", flush=True)
+    seconds = {str(n): compile_time(points, n) for n in range(1, compile_up_to + 1)}
+    return {"points": points, "rows": rows, "compile_s": seconds}
+
+
+def compile_time(points: int, n: int) -> float:
+    """Seconds to trace and compile the stable form and its gradient."""
+    shapes = [(points, n), (points, n, n), (points,), (points,), (points, n)]
+    arguments = [jax.ShapeDtypeStruct(shape, jnp.float32) for shape in shapes]
+    start = time.perf_counter()
+    jax.jit(value_and_gradient(FORMS["stable"])).lower(*arguments).compile()
+    return time.perf_counter() - start
+
+
+def value_and_gradient(options: dict[str, Any]) -> Callable[..., Any]:
+    """The sum of the evidence over examples, and its gradient in every parameter."""
+
+    def total(mu: jax.Array, L: jax.Array, kappa: jax.Array, nu: jax.Array, y: jax.Array) -> jax.Array:
+        return jnp.sum(mder.log_evidence(mder.NIW(mu, L, kappa, nu), y, **options))
+
+    return jax.value_and_grad(total, argnums=(0, 1, 2, 3))
+
+
+def examples(rng: np.random.Generator, points: int, n: int) -> list[jax.Array]:
+    """Random float32 parameters and targets."""
+    L = np.tril(0.3 * rng.normal(size=(points, n, n)))
+    L[:, range(n), range(n)] = np.exp(0.3 * rng.normal(size=(points, n)))
+    arrays = (
+        rng.normal(size=(points, n)),
+        L,
+        np.exp(rng.normal(size=points)),
+        n + 1 + np.exp(rng.normal(size=points)),
+        rng.normal(size=(points, n)),
+    )
+    return [jnp.asarray(array, jnp.float32) for array in arrays]
+
+
+def report(results: dict[str, Any]) -> str:
+    """The table of the README."""
+    lines = [
+        f"evidence of {results['points']:,} points, value and gradient, float32, median ms",
+        "|  n | as printed | stable | ratio (range)      | goal | compile s | with missing targets |",
+        "|---:|-----------:|-------:|--------------------|-----:|----------:|---------------------:|",
+    ]
+    for row in results["rows"]:
+        goal = GOALS.get(row["n"])
+        span = f"{row['ratio']:.1f} ({row['ratio_low']:.1f} to {row['ratio_high']:.1f})"
+        lines.append(
+            f"| {row['n']:2} | {row['slogdet_ms']:10.2f} | {row['stable_ms']:6.2f} | {span:18} "
+            f"| {goal if goal else '':>4} | {row['stable_compile_s']:9.2f} | {row['missing_ms']:20.2f} |"
+        )
+    missed = [row["n"] for row in results["rows"] if row["ratio"] < GOALS.get(row["n"], 0)]
+    lines.append(f"ratios below their goal: n = {missed}" if missed else "every ratio reaches its goal")
+    if results["compile_s"]:
+        n, slowest = max(results["compile_s"].items(), key=lambda item: item[1])
+        verdict = "within" if slowest <= COMPILE_GOAL else "NOT within"
+        lines.append(
+            f"compiling, n = 1 to {len(results['compile_s'])}: all {verdict} {COMPILE_GOAL:g} s, "
+            f"slowest {slowest:.2f} s (n = {n})"
+        )
+    return "\n".join(lines)
+
+
+def plot(results: dict[str, Any]) -> Any:
+    """Time against n."""
+    figure, axes = new_figure()
+    n = [row["n"] for row in results["rows"]]
+    for name, label in (("slogdet", "as printed (slogdet)"), ("missing", "stable, NaN allowed"), ("stable", "stable")):
+        axes.loglog(n, [row[f"{name}_ms"] for row in results["rows"]], marker=".", label=label)
+    axes.set_xticks(n, map(str, n))
+    axes.minorticks_off()
+    axes.set_xlabel("number of targets n")
+    axes.set_ylabel(f"ms for {results['points']:,} points")
+    axes.legend()
+    return figure

@@ -1,0 +1,96 @@
+"""How time and memory grow with networks, rows, width and targets: each size in a process of its own."""
+
+from collections.abc import Callable
+from dataclasses import replace
+from functools import partial
+from typing import Any
+
+import numpy as np
+
+from experiments._speed_clock import in_turn, shown, spread
+from experiments._speed_job import Job, in_fresh_process
+from experiments._study import new_figure
+
+GOAL = 1.3
+GOAL_FROM = 10
+AXES = {"members": "networks", "rows": "rows", "width": "width", "targets": "targets n"}
+
+
+def measure(job: Job, sizes: dict[str, tuple[int, ...]], work: float, repeats: int) -> dict[str, Any]:
+    """One axis grows at a time; `work` are the GFLOP of matrix products for which each size is trained."""
+    jobs = {f"{axis} {size}": shortened(replace(job, **{axis: size}), work) for axis in sizes for size in sizes[axis]}
+    candidates: dict[str, Callable[[], dict[str, float]]] = {
+        label: partial(in_fresh_process, job) for label, job in jobs.items()
+    }
+    runs = in_turn("growth", candidates, repeats)
+    rows = [_row(label, jobs[label], runs[label]) for label in jobs]
+    alike = {label: np.array([run["epoch_s"] / jobs[label].members for run in runs[label]]) for label in runs}
+    by_members = [label for label in jobs if label.startswith("members ")]
+    for row in rows:
+        if row["axis"] == "members":
+            best = np.min([alike[label] for label in by_members], 0)
+            row["of_best"] = spread(alike[f"members {row['size']}"] / best)
+    return {"job": vars(job), "rows": rows}
+
+
+def shortened(job: Job, work: float) -> Job:
+    """The same with as many epochs as the work allows, but some."""
+    fitting = int(work * 1e9 / job.flop)
+    return replace(job, epochs=min(max(fitting, 5), job.epochs), batch=min(job.batch, job.rows))
+
+
+def _row(label: str, job: Job, runs: list[dict[str, float]]) -> dict[str, Any]:
+    axis, size = label.split()
+    each = np.array([run["epoch_s"] for run in runs]) / job.members
+    return {
+        "axis": axis,
+        "size": int(size),
+        "epochs": job.epochs,
+        "member_epoch_us": spread(1e6 * each),
+        "member_row_ns": spread(1e9 * each / job.rows),
+        "peak_mb": max(run["peak_mb"] for run in runs),
+    }
+
+
+def report(results: dict[str, Any]) -> str:
+    """One table, and the goal."""
+    job = Job(**results["job"])
+    lines = [
+        f"growth from {job.members} networks, {job.rows} rows, width {job.width}, {job.targets} targets: "
+        "time of one network's epoch, median of rounds (range)",
+        "| what grows |    size | epochs | µs, network and epoch       | ns, and row | of the best         | peak MB |",
+        "|------------|--------:|-------:|-----------------------------|------------:|---------------------|--------:|",
+    ]
+    for row in results["rows"]:
+        of_best = shown(row["of_best"], 2) if "of_best" in row else ""
+        lines.append(
+            f"| {AXES[row['axis']]:10} | {row['size']:7,} | {row['epochs']:6} | {shown(row['member_epoch_us']):27} "
+            f"| {row['member_row_ns']['median']:11.1f} | {of_best:19} | {row['peak_mb']:7.0f} |"
+        )
+    members = [row for row in results["rows"] if row["axis"] == "members" and row["size"] >= GOAL_FROM]
+    above = [row["size"] for row in members if row["of_best"]["median"] > GOAL]
+    if members:
+        what = f"time per network and epoch within {GOAL:g} of its best from {GOAL_FROM} networks on"
+        lines.append(f"MISSED : {what}: not for {above}" if above else f"reached: {what}")
+    return "\n".join(lines)
+
+
+def plot(results: dict[str, Any]) -> Any:
+    """Time, and memory in grey, against each size."""
+    axes_of = [axis for axis in AXES if any(row["axis"] == axis for row in results["rows"])]
+    values = [value for row in results["rows"] for value in (row["member_epoch_us"]["median"], row["peak_mb"])]
+    decades = 10 ** np.floor(np.log10(min(values))), 10 ** np.ceil(np.log10(max(values)))
+    figure, panels = new_figure(columns=len(axes_of), width=3.4, height=3.2)
+    for panel, axis in zip(np.atleast_1d(panels), axes_of, strict=True):
+        rows = [row for row in results["rows"] if row["axis"] == axis]
+        sizes = [row["size"] for row in rows]
+        panel.loglog(
+            sizes, [row["member_epoch_us"]["median"] for row in rows], marker=".", label="µs, network and epoch"
+        )
+        panel.loglog(sizes, [row["peak_mb"] for row in rows], marker=".", color="0.6", label="peak memory, MB")
+        panel.set_xticks(sizes, [f"{size:,}" for size in sizes])
+        panel.set_xticks([], minor=True)
+        panel.set_ylim(*decades)
+        panel.set_xlabel(AXES[axis])
+    np.atleast_1d(panels)[0].legend()
+    return figure
