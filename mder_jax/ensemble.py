@@ -144,7 +144,7 @@ def fit_ensemble(
       patience: epochs without a better validation loss after which a member stops.
       bootstrap: each member trains on N rows drawn with replacement.
       devices: to train on; None for all that JAX sees. On a CPU, see `use_all_cores`.
-      progress: whether to show a bar; None if standard error is a terminal.
+      progress: whether to show a bar; None if standard error is a terminal or this is a notebook.
       callback: called with a `Progress` every so often; training stops if it returns True.
       callback_every: epochs between calls; None for a hundredth of them.
       checkpoint: directory for checkpoints. If it holds some of the same run, training goes on from the latest.
@@ -220,16 +220,21 @@ def _drive(
 ) -> None:
     """Advance the run to its end: in one call, or in chunks of epochs if anybody is looking."""
     epochs = intervals.epochs
-    length = 1 if bar or callback or store else epochs
+    alone = jax.process_count() == 1  # several processes must agree on where chunks end, and their clocks do not
+    if alone and not (bar or callback or store):
+        length = epochs
+    else:
+        length = 1 if alone else max(1, epochs // 100)
     try:
-        while run.epoch < epochs and run.is_running():
+        while run.epoch < epochs and run.running:
             start, clock = run.epoch, time.perf_counter()
             run.advance(intervals.end_of_chunk(run.epoch, length))
             done, seconds = run.epoch - start, time.perf_counter() - clock
-            length = max(1, min(2 * length, math.ceil(done * CHUNK_SECONDS / seconds)))
+            if alone:
+                length = max(1, min(2 * length, math.ceil(done * CHUNK_SECONDS / seconds)))
             if bar:
                 bar(run)
-            if store and (intervals.is_due(run.epoch, intervals.checkpoint) or not run.is_running()):
+            if store and (intervals.is_due(run.epoch, intervals.checkpoint) or not run.running):
                 store.save(run.epoch, run.leaves())
             if callback and intervals.is_due(run.epoch, intervals.callback) and callback(run.progress()):
                 break
@@ -245,12 +250,13 @@ def _drive(
 
 
 class _Run:
-    """A job on its devices: what changes is `epoch`, `state` and `history`."""
+    """A job on its devices: what changes is `epoch`, `state`, `history`, and whether any member is still `running`."""
 
     def __init__(self, job: Job, devices: Sequence[jax.Device] | None) -> None:
         self.job = job
         self.layout = Layout(job.members, devices)
         self.epoch = 0
+        self.running = True
 
     def start(self, store: persistence.Checkpoints | None = None) -> None:
         """Compile, and make initial parameters or take those of the latest checkpoint."""
@@ -268,20 +274,22 @@ class _Run:
         self.state, self.history, self._plan = start(keys, self._own, self._shared)
         found = store.latest(self.leaves()) if store else None
         if found:
-            self.epoch, leaves = found
+            epoch, leaves = found
             structure = jax.tree.structure((self.state, self.history))
-            self.state, self.history = layout.spread(jax.tree.unflatten(structure, leaves))
+            self._arrive(epoch, *layout.spread(jax.tree.unflatten(structure, leaves)))
 
     def advance(self, stop: int) -> None:
-        """Train up to an epoch; an interruption leaves the run as it was."""
+        """Train up to an epoch, or until all members have ended; an interruption leaves the run as it was."""
         carry = (self.state, self.history, self._plan)
         after = self._program(*carry, self._own, self._shared, *self._epochs(stop))
-        self.state, self.history = jax.block_until_ready(after)
-        self.epoch = stop
+        self._arrive(stop, *jax.block_until_ready(after))
 
-    def is_running(self) -> bool:
-        """Whether any member has neither diverged nor stopped."""
-        return bool(np.any((fetch(self.state.diverged_at) < 0) & (fetch(self.state.stopped_at) < 0)))
+    def _arrive(self, epoch: int, state: State, history: Losses) -> None:
+        ended = np.maximum(fetch(state.diverged_at), fetch(state.stopped_at))
+        running = bool(np.any(ended < 0))
+        epoch = epoch if running else int(ended.max()) + 1
+        # All at once, so that no interruption can come between them.
+        self.state, self.history, self.epoch, self.running = state, history, epoch, running
 
     def leaves(self) -> list[np.ndarray]:
         """The arrays of the state and the history, for a checkpoint."""
@@ -347,14 +355,14 @@ def _take(tree: Any, index: Any) -> Any:
 @contextmanager
 def _bar(progress: bool | None, epochs: int, members: int) -> Iterator[Callable[[_Run], None] | None]:
     """A progress bar on standard error, as a function that moves it, or None if there is none to show."""
-    if progress is False:
+    if progress is False or jax.process_index() > 0:
         yield None
         return
     from rich import progress as bars
     from rich.console import Console
 
     console = Console(stderr=True)
-    if progress is None and not console.is_terminal:
+    if progress is None and not (console.is_terminal or console.is_jupyter):
         yield None
         return
     columns = (
@@ -370,7 +378,8 @@ def _bar(progress: bool | None, epochs: int, members: int) -> Iterator[Callable[
         task = bar.add_task(f"{members} networks", total=epochs, loss="")
 
         def move(run: _Run) -> None:
-            losses = run.layout.gathered(run.history.train)[:, run.epoch - 1]
+            here = [np.asarray(shard.data)[:, run.epoch - 1] for shard in run.history.train.addressable_shards]
+            losses = np.concatenate(here)
             known = losses[np.isfinite(losses)]
             bar.update(task, completed=run.epoch, loss=f"{np.median(known):.4g}" if len(known) else "nan")
 

@@ -223,7 +223,7 @@ Y = X.sum(1)
 line = mder.Network(lambda key, x: jax.random.normal(key, x.shape[1:]), lambda w, x: x @ w)
 result = mder.fit_ensemble(
     jax.random.key(0), line, lambda f, y: (f - y) ** 2, X, Y, members=5, epochs=7, batch_size=15,
-    optimizer=optax.adam(1e-2), progress=False,
+    optimizer=optax.adam(1e-2), progress=True, checkpoint=sys.argv[4], checkpoint_every=3,
 )
 assert len(jax.devices()) == 2 and len(jax.local_devices()) == 1
 mean = mder.predict(result, X, reduce=lambda outputs: outputs.mean(0))
@@ -237,7 +237,8 @@ def test_two_processes_train_the_same_members_as_one(tmp_path):
         port = str(free.getsockname()[1])
     environment = {**os.environ, "JAX_NUM_CPU_DEVICES": "1"}
     outs = [tmp_path / f"{process}.npz" for process in range(2)]
-    commands = [[sys.executable, "-c", PROCESS, str(i), port, str(out)] for i, out in enumerate(outs)]
+    shared = str(tmp_path / "checkpoints")
+    commands = [[sys.executable, "-c", PROCESS, str(i), port, str(out), shared] for i, out in enumerate(outs)]
     processes = [subprocess.Popen(command, env=environment) for command in commands]
     assert [process.wait(timeout=240) for process in processes] == [0, 0]
 
@@ -246,6 +247,7 @@ def test_two_processes_train_the_same_members_as_one(tmp_path):
     line = mder.Network(lambda key, x: jax.random.normal(key, x.shape[1:], jnp.float32), lambda w, x: x @ w)
     options = {"members": 5, "epochs": 7, "batch_size": 15, "optimizer": optax.adam(1e-2), "progress": False}
     one = mder.fit_ensemble(jax.random.key(0), line, squared, x, x.sum(1), **options)
+    assert (tmp_path / "checkpoints" / "7").is_dir()
     for out in outs:
         saved = np.load(out)
         np.testing.assert_allclose(saved["params"], one.params, rtol=1e-5)

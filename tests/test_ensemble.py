@@ -290,6 +290,7 @@ def test_each_member_stops_early_on_its_own():
         assert int(alone.best_epoch) == result.best_epoch[i] and int(alone.stopped_at) == result.stopped_at[i]
         assert_same(member(result, i), alone.params, exact=False)
     assert len(set(result.best_epoch)) > 1 and result.history.validation.shape == (6, 40)
+    assert result.epochs == result.stopped_at.max() + 1 < 40
 
 
 def test_prediction_in_blocks(monkeypatch):
