@@ -3,7 +3,6 @@
 import hashlib
 import os
 from collections.abc import Callable, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import jax
@@ -80,33 +79,21 @@ class Layout:
         apart = jax.tree.map(lambda leaf: leaf.reshape(self.groups, self.group, *leaf.shape[1:]), tree)
         return jax.tree.map(lambda leaf: leaf.reshape(-1, *leaf.shape[2:]), lax.map(function, apart))
 
-    def like_members(self, tree: Any) -> Any:
-        """Shapes of arrays with the members as first axis, spread over the devices."""
-        sharding = NamedSharding(self.mesh, P(AXIS))
-        return jax.tree.map(lambda leaf: jax.ShapeDtypeStruct(leaf.shape, leaf.dtype, sharding=sharding), tree)
+    def compile(self, function: Callable[..., Any], *arguments: Any) -> Callable[..., Any]:
+        """The function compiled for these arguments; the same program is compiled once in a process.
 
-    def compile(self, *calls: tuple[Any, ...]) -> list[Callable[..., Any]]:
-        """Functions compiled at the same time, each given with its arguments, or their shapes, behind it.
-
-        The same program is compiled once in a process. Programs are compared by their text, since every
-        ``optax.adam(1e-3)`` and every lambda is a new object.
+        Programs are compared by their text, since every ``optax.adam(1e-3)`` and every lambda is a new object.
         """
         devices = self.mesh.devices.flatten()
         # Half the compile time, and no slower, on a CPU.
         options = {"xla_backend_optimization_level": 1} if devices[0].platform == "cpu" else None
-        names = []
-        missing = {}
-        for function, *arguments in calls:
-            lowered = jax.jit(function, compiler_options=options).lower(*arguments)
-            # The structures too: arguments that are not used do not show in the text.
-            text = f"{lowered.as_text()}\n{lowered.in_tree}\n{lowered.in_avals}\n{lowered.out_tree}"
-            name = (hashlib.sha256(text.encode()).hexdigest(), tuple(device.id for device in devices))
-            names.append(name)
-            if name not in _programs:
-                missing[name] = lowered
-        with ThreadPoolExecutor() as pool:
-            _programs.update(zip(missing, pool.map(lambda lowered: lowered.compile(), missing.values()), strict=True))
-        return [_programs[name] for name in names]
+        lowered = jax.jit(function, compiler_options=options).lower(*arguments)
+        # The structures too: arguments that are not used do not show in the text.
+        text = f"{lowered.as_text()}\n{lowered.in_tree}\n{lowered.in_avals}\n{lowered.out_tree}"
+        name = (hashlib.sha256(text.encode()).hexdigest(), tuple(device.id for device in devices))
+        if name not in _programs:
+            _programs[name] = lowered.compile()
+        return _programs[name]
 
 
 def fetch(array: Array) -> np.ndarray:

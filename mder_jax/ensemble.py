@@ -264,14 +264,10 @@ class _Run:
         self._own, self._shared = layout.spread(job.own), layout.everywhere(job.shared)
         keys = layout.spread(job.key_data)
         members, same = P(AXIS), P()
-        begin = layout.on_each(self._begin, (members, members, same))
+        begin = layout.compile(layout.on_each(self._begin, (members, members, same)), keys, self._own, self._shared)
+        self.state, self.history, self._plan = begin(keys, self._own, self._shared)
         advance = layout.on_each(self._train, (members, members, members, members, same, same, same))
-        carry = layout.like_members(jax.eval_shape(begin, keys, self._own, self._shared))
-        start, self._program = layout.compile(
-            (begin, keys, self._own, self._shared),
-            (advance, *carry, self._own, self._shared, *self._epochs(0)),
-        )
-        self.state, self.history, self._plan = start(keys, self._own, self._shared)
+        self._program = layout.compile(advance, *self._arguments(0))
         found = store.latest(self.leaves()) if store else None
         if found:
             epoch, leaves = found
@@ -280,9 +276,7 @@ class _Run:
 
     def advance(self, stop: int) -> None:
         """Train up to an epoch, or until all members have ended; an interruption leaves the run as it was."""
-        carry = (self.state, self.history, self._plan)
-        after = self._program(*carry, self._own, self._shared, *self._epochs(stop))
-        self._arrive(stop, *jax.block_until_ready(after))
+        self._arrive(stop, *jax.block_until_ready(self._program(*self._arguments(stop))))
 
     def _arrive(self, epoch: int, state: State, history: Losses) -> None:
         ended = np.maximum(fetch(state.diverged_at), fetch(state.stopped_at))
@@ -314,8 +308,9 @@ class _Run:
             row_shape=self.job.first()[1].X.shape[1:],
         )
 
-    def _epochs(self, stop: int) -> tuple[Array, Array]:
-        return self.layout.everywhere((np.int32(self.epoch), np.int32(stop)))
+    def _arguments(self, stop: int) -> tuple[Any, ...]:
+        epochs = self.layout.everywhere((np.int32(self.epoch), np.int32(stop)))
+        return (self.state, self.history, self._plan, self._own, self._shared, *epochs)
 
     def _begin(self, key_data: Array, own: Any, shared: Any) -> tuple[State, Losses, train.Plan]:
         def member(key_data: Array, own: Any) -> tuple[State, train.Plan]:
@@ -455,7 +450,7 @@ def predict(
         outputs = layout.on_each(forward, (P(AXIS), P(AXIS), P()))(params, own, x)
         return outputs if reduce is None else reduce(_take(outputs, np.s_[: layout.members]))
 
-    (program,) = layout.compile((whole, params, own, layout.everywhere(np.zeros((block, *X.shape[1:]), X.dtype))))
+    program = layout.compile(whole, params, own, layout.everywhere(np.zeros((block, *X.shape[1:]), X.dtype)))
 
     def of_block(start: int) -> Any:
         taken = X[start : start + block]

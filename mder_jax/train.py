@@ -50,8 +50,8 @@ class Fit(NamedTuple):
     Args:
       params: those of the best validation loss if there are validation data, otherwise the last.
       history: loss of each epoch.
-      diverged_at: the epoch in which loss, gradient or parameters became non-finite, -1 if never. The parameters are
-        those before that step.
+      diverged_at: the epoch in which the loss or a parameter became non-finite, -1 if never. The parameters are those
+        before that epoch. A non-finite gradient shows in the parameters, unless the optimiser clips or skips it.
       stopped_at: the epoch after which early stopping ended the run, -1 if it did not.
       best_epoch: the epoch of the best validation loss, -1 without validation.
     """
