@@ -14,7 +14,7 @@ from jax.sharding import PartitionSpec as P
 # Members that a CPU device trains at once: enough to fill its vector units, few enough for its cache.
 GROUP = 64
 AXIS = "members"
-_programs: dict[tuple[str, tuple[int, ...]], Callable[..., Any]] = {}
+_programs: dict[tuple[str, tuple[Any, ...]], Callable[..., Any]] = {}
 
 
 def use_all_cores(cores: int | None = None) -> None:
@@ -42,7 +42,9 @@ class Layout:
     """Where members lie: on devices, then in groups that a device takes one after the other."""
 
     def __init__(self, members: int, devices: Sequence[jax.Device] | None) -> None:
-        chosen = list(jax.devices() if devices is None else devices)[:members]
+        chosen = list(jax.devices() if devices is None else devices)
+        if jax.process_count() == 1:  # every process must have a part of the work
+            chosen = chosen[:members]
         if not chosen:
             raise ValueError("devices is empty; None means all of them")
         local = -(-members // len(chosen))
@@ -90,7 +92,7 @@ class Layout:
         lowered = jax.jit(function, compiler_options=options).lower(*arguments)
         # The structures too: arguments that are not used do not show in the text.
         text = f"{lowered.as_text()}\n{lowered.in_tree}\n{lowered.in_avals}\n{lowered.out_tree}"
-        name = (hashlib.sha256(text.encode()).hexdigest(), tuple(device.id for device in devices))
+        name = (hashlib.sha256(text.encode()).hexdigest(), tuple(devices))
         if name not in _programs:
             _programs[name] = lowered.compile()
         return _programs[name]

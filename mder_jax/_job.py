@@ -9,7 +9,7 @@ import numpy as np
 from jax import Array
 
 from mder_jax import persistence, train
-from mder_jax._problem import Data, Problem, Settings, as_data, check, check_data, check_key, is_whole
+from mder_jax._problem import Data, Problem, Settings, as_data, check, check_data, check_key, is_whole, on_device
 
 FUNCTIONS = ("network", "loss", "optimizer")
 
@@ -18,7 +18,7 @@ class PerMember(NamedTuple):
     """One value for each member, in the place of an argument that all members share.
 
     Args:
-      values: an array or a pytree of arrays with the members as first axis.
+      values: an array or a pytree of arrays with the members as first axis; a list is stacked.
       build: makes the argument from one member's values; None if the values are the argument.
 
     Example:
@@ -56,11 +56,11 @@ class Job(NamedTuple):
         """Problem and data of one member, from arrays that may be traced."""
         parts = self.arguments | shared | {name: self.arguments[name].of(values) for name, values in own.items()}
         network, loss, optimizer = (parts.pop(name) for name in FUNCTIONS)
-        return Problem(network, loss, optimizer, self.settings), _as_data(parts)
+        return Problem(network, loss, optimizer, self.settings), on_device(_as_data(parts))
 
     def first(self) -> tuple[Problem, Data]:
         """Problem and data of member 0."""
-        return self.member(self.shared, jax.tree.map(lambda leaf: leaf[0], self.own))
+        return self.member(self.shared, take(self.own, 0))
 
     def check(self) -> None:
         """Raise, before anything is compiled, with what is wrong and what would be right."""
@@ -68,7 +68,7 @@ class Job(NamedTuple):
         check(problem, data, self.key(self.key_data[0]))
         own = {name: value for name, value in self.own.items() if name not in FUNCTIONS}
         for number in range(1, self.members if own else 1):
-            values = {name: self.arguments[name].of(value[number]) for name, value in own.items()}
+            values = {name: self.arguments[name].of(take(value, number)) for name, value in own.items()}
             try:
                 check_data(_as_data(self.arguments | self.shared | values))
             except ValueError as error:
@@ -81,6 +81,8 @@ class Job(NamedTuple):
         for name, value in {"key": self.key_data, **self.shared, **self.own}.items():
             kind = f"values of {name}" if name in FUNCTIONS else name
             text[kind] = " ".join(persistence.identify_array(leaf) for leaf in jax.tree.leaves(value))
+            if name in self.own and name not in FUNCTIONS:
+                text[kind] += " " + persistence.identify_function(self.arguments[name].of, take(value, 0))
         (network, _, optimizer, _), data = self.first()
         x, y, key = data.X[:1], data.Y[:1], self.key(self.key_data[0])
         params = jax.eval_shape(network.init, key, x)
@@ -93,10 +95,11 @@ class Job(NamedTuple):
             return problem.network.init(key, x), problem.network.apply(params, x), trained
 
         def run_optimizer(problem: Problem, gradient: Any, state: Any) -> Any:
-            return train.update(problem.optimizer, gradient, state, gradient, lambda _: jnp.zeros(()))
+            updated = train.update(problem.optimizer, gradient, state, gradient, lambda _: jnp.zeros(()))
+            return problem.optimizer.init(gradient), updated
 
         def identify(name: str, function: Callable[..., Any], *examples: Any) -> str:
-            first = jax.tree.map(lambda leaf: leaf[0], self.own)
+            first = take(self.own, 0)
 
             def of_member(own: Any, *examples: Any) -> Any:
                 return function(self.member(self.shared, first | own)[0], *examples)
@@ -115,7 +118,8 @@ def make_job(arguments: dict[str, Any], settings: Settings, key: Array, members:
     shared, own = {}, {}
     for name, value in arguments.items():
         if isinstance(value, PerMember):
-            own[name] = jax.tree.map(on_host, value.values)
+            stacked = np.asarray(value.values) if isinstance(value.values, list) else value.values
+            own[name] = jax.tree.map(on_host, stacked)
         elif name not in FUNCTIONS and value is not None:
             shared[name] = on_host(value)
     typed = jnp.issubdtype(key.dtype, jax.dtypes.prng_key)
@@ -128,9 +132,16 @@ def make_job(arguments: dict[str, Any], settings: Settings, key: Array, members:
     return Job(settings, data, kind, shared, own, arguments)
 
 
+def take(tree: Any, index: Any) -> Any:
+    """The same entries of every array."""
+    return jax.tree.map(lambda leaf: leaf[index], tree)
+
+
 def on_host(value: Any) -> np.ndarray:
     """The array on the host, in the dtype that JAX would give it."""
     array = np.asarray(value)
+    if array.dtype.kind not in "fiub":
+        raise TypeError(f"data must be numbers; got an array of {array.dtype}")
     return array.astype(jax.dtypes.canonicalize_dtype(array.dtype), copy=False)
 
 

@@ -53,22 +53,29 @@ class Data(NamedTuple):
 
 
 def as_data(X: Any, Y: Any, weights: Any = None, validation: Any = None) -> Data:
-    """The arguments as arrays."""
+    """The arguments as arrays; what is on the host stays there, so that it can be checked also while tracing."""
     held_out = check_validation(validation)
-    return Data(
-        jnp.asarray(X),
-        jnp.asarray(Y),
-        None if weights is None else jnp.asarray(weights, jnp.result_type(float)),
-        None if held_out[0] is None else (jnp.asarray(held_out[0]), jnp.asarray(held_out[1])),
-    )
+
+    def array(value: Any) -> Any:
+        return value if value is None or isinstance(value, jax.Array) else np.asarray(value)
+
+    pair = None if held_out[0] is None else (array(held_out[0]), array(held_out[1]))
+    return Data(array(X), array(Y), array(weights), pair)
+
+
+def on_device(data: Data) -> Data:
+    """The same as arrays of JAX, the weights as floats."""
+    data = jax.tree.map(jnp.asarray, data)
+    return data if data.weights is None else data._replace(weights=data.weights.astype(jnp.result_type(float)))
 
 
 def check_validation(validation: Any) -> tuple[Any, Any]:
     """The pair (X, Y), or (None, None); anything else raises."""
     if validation is None:
         return None, None
-    if not isinstance(validation, tuple | list) or len(validation) != 2:
-        raise ValueError(f"validation must be a pair (X, Y); got {type(validation).__name__}")
+    plain = isinstance(validation, list) or type(validation) is tuple
+    if not plain or len(validation) != 2 or validation[0] is None or validation[1] is None:
+        raise ValueError(f"validation must be a pair (X, Y), of which each may be a PerMember; got {validation!r:.60}")
     return validation[0], validation[1]
 
 
@@ -83,7 +90,7 @@ def check(problem: Problem, data: Data, key: Array) -> None:
 def check_key(key: Any) -> None:
     """Raise unless it is a JAX random key."""
     typed = hasattr(key, "dtype") and jnp.issubdtype(key.dtype, jax.dtypes.prng_key)
-    if not typed and not (hasattr(key, "dtype") and key.dtype == jnp.uint32 and key.shape[-1:] == (2,)):
+    if not typed and not (hasattr(key, "dtype") and key.dtype == jnp.uint32 and key.shape[-1:] in ((2,), (4,))):
         raise TypeError(f"key must be a random key such as jax.random.key(0); got {key!r}")
 
 
@@ -164,17 +171,31 @@ def check_problem(problem: Problem, data: Data, key: Array) -> None:
         raise TypeError(
             f"optimizer must be an optax optimiser, with init and update, such as optax.adam(1e-3); got {optimizer!r}"
         )
-    rows = min(data.X.shape[0], 3)
-    x, y = data.X[:rows], data.Y[:rows]
-    params = jax.eval_shape(network.init, key, x)
-    if not jax.tree.leaves(params):
-        raise ValueError("network.init made no parameters; there is nothing to train")
+    one = jax.ShapeDtypeStruct((1, *data.X.shape[1:]), jax.dtypes.canonicalize_dtype(data.X.dtype))
+    params = jax.eval_shape(network.init, key, one)
+    kinds = [leaf.dtype for leaf in jax.tree.leaves(params)]
+    if not kinds or not all(jnp.issubdtype(kind, jnp.floating) for kind in kinds):
+        raise ValueError(f"network.init must make parameters that are floats; got {[str(kind) for kind in kinds]}")
     jax.eval_shape(optimizer.init, params)
-    output = jax.eval_shape(network.apply, params, x)
-    losses = jax.eval_shape(loss, output, y)
-    if not hasattr(losses, "shape") or losses.shape != (rows,):
-        shape = getattr(losses, "shape", None)
-        mean = "a mean or sum; leave out the reduction" if shape == () else f"shape {shape} for {rows} rows"
-        raise ValueError(f"loss must return one value per row, shape (rows,); got {mean}")
+    for rows in (3, 7):  # two numbers of rows, since one could be the number of targets
+        _check_rows(problem, data, key, params, rows)
+
+
+def _check_rows(problem: Problem, data: Data, key: Array, params: Any, rows: int) -> None:
+    X, Y = (
+        jax.ShapeDtypeStruct((rows, *array.shape[1:]), jax.dtypes.canonicalize_dtype(array.dtype))
+        for array in (data.X, data.Y)
+    )
+    output = jax.eval_shape(problem.network.apply, params, X)
+    if problem.network.train is not None:
+        jax.eval_shape(problem.network.train, params, X, key)
+    shapes = [leaf.shape for leaf in jax.tree.leaves(output)]
+    if any(shape[:1] != (rows,) for shape in shapes):
+        raise ValueError(f"network.apply must return arrays with the rows first; got shapes {shapes} for {rows} rows")
+    losses = jax.eval_shape(problem.loss, output, Y)
+    shape = getattr(losses, "shape", None)
+    if shape != (rows,):
+        got = "a mean or sum; leave out the reduction" if shape == () else f"shape {shape} for {rows} rows"
+        raise ValueError(f"loss must return one value per row, shape (rows,); got {got}")
     if not jnp.issubdtype(losses.dtype, jnp.floating):
         raise TypeError(f"loss must return floats; got {losses.dtype}")

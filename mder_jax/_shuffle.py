@@ -4,11 +4,9 @@ from typing import NamedTuple
 
 import jax.numpy as jnp
 import numpy as np
-from jax import Array
+from jax import Array, lax
 
-# Rounds of the shuffle. A row keeps its place in all of them with probability 2^-ROUNDS, and otherwise its place is
-# uniform: the marginal of each row is uniform to 2e-4, below what a year of epochs could tell.
-ROUNDS = 12
+FEWEST_ROUNDS = 12
 
 
 class Shuffle(NamedTuple):
@@ -16,14 +14,27 @@ class Shuffle(NamedTuple):
 
     offsets: Array
     salts: Array
+    needed: Array
     size: Array
 
 
-def shuffle_of_pass(seed: Array, number: Array, size: Array) -> Shuffle:
-    """The shuffle for a pass over the data. Its bits are a hash: a generator's would cost more than the shuffle."""
-    counter = number.astype(jnp.uint32) * np.uint32(2 * ROUNDS) + jnp.arange(2 * ROUNDS, dtype=jnp.uint32)
-    offsets, salts = _mixed(_mixed(counter ^ seed[0]) ^ seed[1]).reshape(2, ROUNDS)
-    return Shuffle((offsets % size.astype(jnp.uint32)).astype(jnp.int32), salts | np.uint32(1), size)
+def rounds_for(largest: int) -> int:
+    """Rounds for so many places: none should never move, which each does with probability 2^-rounds."""
+    return max(FEWEST_ROUNDS, (10 * largest - 1).bit_length())
+
+
+def shuffle_of_pass(seed: Array, number: Array, size: Array, rounds: int) -> Shuffle:
+    """The shuffle for a pass over the data. Its bits are a hash: a generator's would cost more than the shuffle.
+
+    `rounds` is enough for the largest size; of them a smaller one needs, and uses, the first ones only, so that it is
+    shuffled alike whatever the largest is.
+    """
+    round_number = jnp.arange(rounds, dtype=jnp.uint32)
+    base = _mixed(_mixed(number.astype(jnp.uint32) ^ seed[0]) ^ seed[1])
+    offsets = _mixed(base + np.uint32(2) * round_number) % size.astype(jnp.uint32)
+    salts = _mixed(base + np.uint32(2) * round_number + np.uint32(1))
+    needed = jnp.maximum(FEWEST_ROUNDS, 32 - lax.clz(10 * size - 1))
+    return Shuffle(offsets.astype(jnp.int32), salts, needed, size)
 
 
 def _mixed(bits: Array) -> Array:
@@ -40,9 +51,13 @@ def shuffled(position: Array, shuffle: Shuffle) -> Array:
     (Hoang, Morris and Rogaway, *An enciphering scheme based on a card shuffle*, 2012). It is a permutation whatever the
     hash. Sorting random numbers would be the most expensive part of a training step.
     """
-    for offset, salt in zip(shuffle.offsets, shuffle.salts, strict=True):
-        partner = offset - position
+    for number in range(len(shuffle.offsets)):
+        partner = shuffle.offsets[number] - position
         partner = jnp.where(partner < 0, partner + shuffle.size, partner)
-        hashed = (jnp.maximum(position, partner).astype(jnp.uint32) + np.uint32(0x9E3779B9)) * salt
-        position = jnp.where((hashed >> 31) == 1, partner, position)
+        hashed = (jnp.maximum(position, partner).astype(jnp.uint32) ^ shuffle.salts[number]) * np.uint32(0x9E3779B1)
+        hashed = (hashed ^ (hashed >> 15)) * np.uint32(0x85EBCA77)
+        swaps = (hashed >> 31) == 1
+        if number >= FEWEST_ROUNDS:
+            swaps &= number < shuffle.needed
+        position = jnp.where(swaps, partner, position)
     return position

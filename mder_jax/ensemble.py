@@ -22,7 +22,7 @@ from jax.sharding import PartitionSpec as P
 
 from mder_jax import persistence, train
 from mder_jax._devices import AXIS, Layout, fetch
-from mder_jax._job import Job, PerMember, make_job, on_host
+from mder_jax._job import Job, PerMember, make_job, on_host, take
 from mder_jax._problem import Loss, Settings, check_finite, check_validation, is_whole
 from mder_jax.networks import Network
 from mder_jax.train import Losses, State
@@ -80,15 +80,15 @@ class Ensemble:
 
     def keep(self, members: Any) -> "Ensemble":
         """Some members only: a list of numbers or a mask, such as ``ensemble.diverged_at < 0``."""
-        members = np.asarray(members)
+        members = np.atleast_1d(np.asarray(members))
         if not members.size or (members.dtype == bool and not members.any()):
             raise ValueError("no member is left; name at least one")
         chosen = np.arange(len(self))[members]
         network = self.network
         if isinstance(network, PerMember):
-            network = PerMember(_take(network.values, chosen), network.build)
+            network = PerMember(take(network.values, chosen), network.build)
         arrays = (self.params, self.history, self.diverged_at, self.stopped_at, self.best_epoch)
-        params, history, diverged_at, stopped_at, best_epoch = _take(arrays, chosen)
+        params, history, diverged_at, stopped_at, best_epoch = take(arrays, chosen)
         return replace(
             self,
             network=network,
@@ -165,38 +165,31 @@ def fit_ensemble(
     arguments |= {"validation X": held_out[0], "validation Y": held_out[1]}
     job = make_job(arguments, settings, key, members)
     job.check()
-    intervals = _Intervals(epochs, callback_every if callback else 0, checkpoint_every if checkpoint else 0)
+    intervals = _Intervals(epochs, callback_every, checkpoint_every)
     run = _Run(job, devices)
     with _bar(progress, epochs, job.members) as bar, _checkpoints(checkpoint, job) as store:
         run.start(store)
         _drive(run, intervals, bar, callback, store)
     result = run.result()
     _report_divergence(result, job)
+    _report_validation(result, job)
     return result
 
 
 class _Intervals:
-    """When something is due on the host: every so many epochs and at the end; 0 for never, None for a default."""
+    """When something is due on the host: every so many epochs and at the end."""
 
     def __init__(self, epochs: int, callback_every: int | None, checkpoint_every: int | None) -> None:
+        for name, every in (("callback_every", callback_every), ("checkpoint_every", checkpoint_every)):
+            if every is not None and (not is_whole(every) or every < 1):
+                raise ValueError(f"{name} must be a whole number, 1 or more, or None; got {every!r}")
         self.epochs = epochs
-        self.callback = self._epochs("callback_every", callback_every, default=max(1, epochs // 100))
-        self.checkpoint = self._epochs("checkpoint_every", checkpoint_every, default=max(1, epochs // 20))
+        self.callback = callback_every or max(1, epochs // 100)
+        self.checkpoint = checkpoint_every or max(1, epochs // 20)
 
-    @staticmethod
-    def _epochs(name: str, every: int | None, default: int) -> int:
-        if every is not None and (not is_whole(every) or every < 0):
-            raise ValueError(f"{name} must be a whole number, 1 or more, or None; got {every!r}")
-        return default if every is None else every
-
-    def end_of_chunk(self, epoch: int, length: int) -> int:
+    def end_of_chunk(self, epoch: int, length: int, *intervals: int) -> int:
         """Where a chunk of about this length has to end."""
-        due = [(epoch // every + 1) * every for every in (self.callback, self.checkpoint) if every]
-        return min([epoch + length, self.epochs, *due])
-
-    def is_due(self, epoch: int, every: int) -> bool:
-        """Whether what happens every so many epochs happens now."""
-        return bool(every) and (epoch % every == 0 or epoch == self.epochs)
+        return min([epoch + length, self.epochs, *[(epoch // every + 1) * every for every in intervals]])
 
 
 @contextmanager
@@ -219,44 +212,46 @@ def _drive(
     store: persistence.Checkpoints | None,
 ) -> None:
     """Advance the run to its end: in one call, or in chunks of epochs if anybody is looking."""
-    epochs = intervals.epochs
     alone = jax.process_count() == 1  # several processes must agree on where chunks end, and their clocks do not
-    if alone and not (bar or callback or store):
-        length = epochs
-    else:
-        length = 1 if alone else max(1, epochs // 100)
+    watched = bool(bar or callback or store)
+    length = intervals.epochs if alone and not watched else 1 if alone else max(1, intervals.epochs // 100)
+    due = [*([intervals.callback] if callback else []), *([intervals.checkpoint] if store else [])]
     try:
-        while run.epoch < epochs and run.running:
+        while run.unfinished:
             start, clock = run.epoch, time.perf_counter()
-            run.advance(intervals.end_of_chunk(run.epoch, length))
+            run.advance(intervals.end_of_chunk(run.epoch, length, *due))
             done, seconds = run.epoch - start, time.perf_counter() - clock
             if alone:
                 length = max(1, min(2 * length, math.ceil(done * CHUNK_SECONDS / seconds)))
             if bar:
                 bar(run)
-            if store and (intervals.is_due(run.epoch, intervals.checkpoint) or not run.running):
+            if store and run.epoch % intervals.checkpoint == 0:
                 store.save(run.epoch, run.leaves())
-            if callback and intervals.is_due(run.epoch, intervals.callback) and callback(run.progress()):
+            looks = callback and (run.epoch % intervals.callback == 0 or not run.unfinished)
+            if callback and looks and callback(run.progress()):
                 break
     except KeyboardInterrupt:
-        if store:
-            store.save(run.epoch, run.leaves())
+        if not watched:
+            raise
         warnings.warn(
-            f"interrupted: the members are returned as they are after {run.epoch} of {epochs} epochs"
+            f"interrupted: the members are returned as they are after {run.epoch} of {intervals.epochs} epochs"
             + (", and the same call goes on from there" if store else ""),
             RuntimeWarning,
             stacklevel=3,
         )
+    finally:
+        if store and run.epoch:
+            store.save(run.epoch, run.leaves())
 
 
 class _Run:
-    """A job on its devices: what changes is `epoch`, `state`, `history`, and whether any member is still `running`."""
+    """A job on its devices: what changes is `epoch`, `state`, `history`, and whether it is `unfinished`."""
 
     def __init__(self, job: Job, devices: Sequence[jax.Device] | None) -> None:
         self.job = job
         self.layout = Layout(job.members, devices)
         self.epoch = 0
-        self.running = True
+        self.unfinished = True
 
     def start(self, store: persistence.Checkpoints | None = None) -> None:
         """Compile, and make initial parameters or take those of the latest checkpoint."""
@@ -271,8 +266,9 @@ class _Run:
         found = store.latest(self.leaves()) if store else None
         if found:
             epoch, leaves = found
-            structure = jax.tree.structure((self.state, self.history))
-            self._arrive(epoch, *layout.spread(jax.tree.unflatten(structure, leaves)))
+            like = (self.state, self.history)
+            spread = layout.spread(jax.tree.unflatten(jax.tree.structure(like), leaves))
+            self._arrive(epoch, *jax.tree.map(_with_key_of, like, spread))
 
     def advance(self, stop: int) -> None:
         """Train up to an epoch, or until all members have ended; an interruption leaves the run as it was."""
@@ -282,31 +278,35 @@ class _Run:
         ended = np.maximum(fetch(state.diverged_at), fetch(state.stopped_at))
         running = bool(np.any(ended < 0))
         epoch = epoch if running else int(ended.max()) + 1
+        unfinished = running and epoch < self.job.settings.epochs
         # All at once, so that no interruption can come between them.
-        self.state, self.history, self.epoch, self.running = state, history, epoch, running
+        self.state, self.history, self.epoch, self.unfinished = state, history, epoch, unfinished
 
     def leaves(self) -> list[np.ndarray]:
         """The arrays of the state and the history, for a checkpoint."""
-        return jax.tree.leaves(self.layout.gathered((self.state, self.history)))
+        return jax.tree.leaves(self.layout.gathered(jax.tree.map(_without_key, (self.state, self.history))))
 
     def progress(self) -> Progress:
         """For callbacks."""
-        fit = self.layout.gathered(train.finish(self.state, self.history))
-        return Progress(self.epoch, self.job.settings.epochs, _take(fit.history, np.s_[:, : self.epoch]), fit.params)
+        fit = train.finish(*self.layout.gathered((self._public_state(), self.history)))
+        return Progress(self.epoch, self.job.settings.epochs, take(fit.history, np.s_[:, : self.epoch]), fit.params)
 
     def result(self) -> Ensemble:
         """The members as they are."""
-        fit = self.layout.gathered(train.finish(self.state, self.history))
+        fit = train.finish(*self.layout.gathered((self._public_state(), self.history)))
         return Ensemble(
             network=self.job.arguments["network"],
             params=jax.tree.map(jnp.asarray, fit.params),
             history=fit.history,
-            diverged_at=fit.diverged_at,
-            stopped_at=fit.stopped_at,
-            best_epoch=fit.best_epoch,
+            diverged_at=np.asarray(fit.diverged_at),
+            stopped_at=np.asarray(fit.stopped_at),
+            best_epoch=np.asarray(fit.best_epoch),
             epochs=self.epoch,
             row_shape=self.job.first()[1].X.shape[1:],
         )
+
+    def _public_state(self) -> State:
+        return self.state._replace(optimizer_state=None)
 
     def _arguments(self, stop: int) -> tuple[Any, ...]:
         epochs = self.layout.everywhere((np.int32(self.epoch), np.int32(stop)))
@@ -343,8 +343,17 @@ class _Run:
         return self.layout.by_group(group, (state, history, plan, own))
 
 
-def _take(tree: Any, index: Any) -> Any:
-    return jax.tree.map(lambda leaf: leaf[index], tree)
+def _is_key(leaf: Any) -> bool:
+    return jnp.issubdtype(leaf.dtype, jax.dtypes.prng_key)
+
+
+def _without_key(leaf: Array) -> Array:
+    """The bits of a random key, which some optimisers have in their state; other arrays as they are."""
+    return jax.random.key_data(leaf) if _is_key(leaf) else leaf
+
+
+def _with_key_of(like: Array, leaf: Array) -> Array:
+    return jax.random.wrap_key_data(leaf, impl=jax.random.key_impl(like)) if _is_key(like) else leaf
 
 
 @contextmanager
@@ -370,9 +379,10 @@ def _bar(progress: bool | None, epochs: int, members: int) -> Iterator[Callable[
         bars.TimeRemainingColumn(),
     )
     with bars.Progress(*columns, console=console) as bar:
-        task = bar.add_task(f"{members} networks", total=epochs, loss="")
+        task = bar.add_task(f"{members} networks", total=None, loss="")
 
         def move(run: _Run) -> None:
+            bar.update(task, total=epochs)
             here = [np.asarray(shard.data)[:, run.epoch - 1] for shard in run.history.train.addressable_shards]
             losses = np.concatenate(here)
             known = losses[np.isfinite(losses)]
@@ -387,14 +397,29 @@ def _report_divergence(result: Ensemble, job: Job) -> None:
         return
     named = ", ".join(f"{member} (epoch {result.diverged_at[member]})" for member in diverged[:10])
     more = f" and {len(diverged) - 10} more" if len(diverged) > 10 else ""
-    Y = job.shared["Y"] if "Y" in job.shared else job.own["Y"]
-    hint = "; Y holds NaN: does the loss take missing targets?" if np.isnan(Y).any() else ""
     warnings.warn(
-        f"{len(diverged)} of {len(result)} members became non-finite and keep the parameters of the epoch before: "
-        f"{named}{more}{hint}",
+        f"{len(diverged)} of {len(result)} members became non-finite and keep the last good parameters: "
+        f"{named}{more}{_hint(job, 'Y')}",
         RuntimeWarning,
         stacklevel=3,
     )
+
+
+def _report_validation(result: Ensemble, job: Job) -> None:
+    lost = np.flatnonzero((result.best_epoch < 0) & (result.diverged_at < 0))
+    if result.history.validation is not None and len(lost):
+        warnings.warn(
+            f"the validation loss of {len(lost)} members was never finite, so the last parameters are kept: "
+            f"{lost.tolist()[:10]}{_hint(job, 'validation Y')}",
+            RuntimeWarning,
+            stacklevel=3,
+        )
+
+
+def _hint(job: Job, name: str) -> str:
+    values = job.shared.get(name, job.own.get(name))
+    has_nan = any(leaf.dtype.kind == "f" and np.isnan(leaf).any() for leaf in jax.tree.leaves(values))
+    return f"; {name} holds NaN: does the loss take missing targets?" if has_nan else ""
 
 
 def predict(
@@ -448,7 +473,7 @@ def predict(
 
     def whole(params: Any, own: Any, x: Array) -> Any:
         outputs = layout.on_each(forward, (P(AXIS), P(AXIS), P()))(params, own, x)
-        return outputs if reduce is None else reduce(_take(outputs, np.s_[: layout.members]))
+        return outputs if reduce is None else reduce(take(outputs, np.s_[: layout.members]))
 
     program = layout.compile(whole, params, own, layout.everywhere(np.zeros((block, *X.shape[1:]), X.dtype)))
 
@@ -457,7 +482,10 @@ def predict(
         padding = np.broadcast_to(X[:1], (block - len(taken), *X.shape[1:]))
         outputs = program(params, own, layout.everywhere(np.concatenate([taken, padding])))
         if reduce is None:
-            return _take(layout.gathered(outputs), np.s_[:, : len(taken)])
+            return take(layout.gathered(outputs), np.s_[:, : len(taken)])
+        shapes = [leaf.shape for leaf in jax.tree.leaves(outputs)]
+        if any(shape[:1] != (block,) for shape in shapes):
+            raise ValueError(f"reduce must return arrays with the {block} rows of a block first; got shapes {shapes}")
         return jax.tree.map(lambda leaf: fetch(leaf)[: len(taken)], outputs)
 
     return _joined(of_block, len(X), block, axis=1 if reduce is None else 0)

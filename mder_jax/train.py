@@ -12,9 +12,12 @@ import jax.numpy as jnp
 import optax
 from jax import Array, lax
 
-from mder_jax._problem import Data, Loss, Problem, Settings, as_data, check
-from mder_jax._shuffle import shuffle_of_pass, shuffled
+from mder_jax._problem import Data, Loss, Problem, Settings, as_data, check, on_device
+from mder_jax._shuffle import rounds_for, shuffle_of_pass, shuffled
 from mder_jax.networks import Network
+
+# Validation data go through in blocks of a minibatch, but of at least so many rows.
+VALIDATION_ROWS = 1024
 
 
 class Plan(NamedTuple):
@@ -108,6 +111,7 @@ def fit(
     problem = Problem(network, loss, optimizer, settings)
     data = as_data(X, Y, weights, validation)
     check(problem, data, key)
+    data = on_device(data)
     state, plan = begin(problem, data, key)
 
     def epoch(state: State, number: Array) -> tuple[State, Losses]:
@@ -119,11 +123,11 @@ def fit(
 
 def begin(problem: Problem, data: Data, key: Array) -> tuple[State, Plan]:
     """The state before the first epoch, and the rows to train on."""
-    init_key, row_key, training_key = jax.random.split(key, 3)
+    init_key, row_key, training_key = jax.random.split(_as_threefry(key), 3)
     params = problem.network.init(init_key, data.X[:1])
     never = jnp.full((), -1, jnp.int32)
     state = State(
-        seed=jax.random.key_data(training_key)[:2],
+        seed=jax.random.key_data(training_key),
         params=params,
         optimizer_state=problem.optimizer.init(params),
         diverged_at=never,
@@ -133,6 +137,12 @@ def begin(problem: Problem, data: Data, key: Array) -> tuple[State, Plan]:
         best_epoch=never,
     )
     return state, _plan(problem.settings, data, row_key)
+
+
+def _as_threefry(key: Array) -> Array:
+    """The key as one whose numbers do not change under `vmap`; those of some other kinds do."""
+    typed = jnp.issubdtype(key.dtype, jax.dtypes.prng_key)
+    return jax.random.wrap_key_data((jax.random.key_data(key) if typed else key)[:2], impl="threefry2x32")
 
 
 def _plan(settings: Settings, data: Data, key: Array) -> Plan:
@@ -180,7 +190,11 @@ def is_running(state: State) -> Array:
 
 def finish(state: State, history: Losses) -> Fit:
     """The result, from the last state."""
-    params = state.params if state.best_params is None else state.best_params
+    params = state.params
+    if state.best_params is not None:  # without one finite validation loss there is no best
+        params = jax.tree.map(
+            lambda best, last: _where_first(state.best_epoch >= 0, best, last), state.best_params, params
+        )
     return Fit(params, history, state.diverged_at, state.stopped_at, state.best_epoch)
 
 
@@ -214,7 +228,8 @@ def _minibatches(settings: Settings, data: Data, plan: Plan, seed: Array, epoch:
     place = index[:, None] * rows + jnp.arange(rows, dtype=jnp.int32)[None, :]
 
     def row(number: Array, place: Array) -> Array:
-        return shuffled(jnp.minimum(place, plan.size - 1), shuffle_of_pass(seed, number, plan.size))
+        shuffle = shuffle_of_pass(seed, number, plan.size, rounds_for(data.X.shape[0]))
+        return shuffled(jnp.minimum(place, plan.size - 1), shuffle)
 
     chosen = jax.vmap(row)(number, place)
     return Minibatch(step, chosen if plan.rows is None else plan.rows[chosen], place < plan.size)
@@ -277,13 +292,19 @@ def _all_finite(tree: Any) -> Array:
     return jnp.all(jnp.stack([jnp.sum(0 * leaf) == 0 for leaf in floats]))
 
 
+def _where_first(condition: Array, first: Array, second: Array) -> Array:
+    """`where` for a condition that has the first axes of the arrays."""
+    return jnp.where(jnp.reshape(condition, condition.shape + (1,) * (first.ndim - condition.ndim)), first, second)
+
+
 def _choose(condition: Array, first: Any, second: Any) -> Any:
     return jax.tree.map(lambda a, b: jnp.where(condition, a, b), first, second)
 
 
 def _mean_loss(problem: Problem, params: Any, X: Array, Y: Array, rows: int) -> Array:
-    """The mean loss, from blocks of so many rows so that memory stays bounded."""
+    """The mean loss, from blocks of rows so that memory stays bounded."""
     number = X.shape[0]
+    rows = min(number, max(rows, VALIDATION_ROWS))
     blocks = -(-number // rows)
     place = jnp.arange(blocks * rows, dtype=jnp.int32).reshape(blocks, rows)
 

@@ -171,6 +171,45 @@ def test_another_run_is_refused_and_the_difference_named(name, five_epochs):
     assert named == {name} | implied.get(name, set())
 
 
+def test_constants_and_first_states_tell_runs_apart(tmp_path):
+    def options(constant=1.0, start=0.1, factor=1.0):
+        inner = jax.jit(lambda output, y: jnp.full(3, constant).sum() * (output - y) ** 2)
+        rows = mder.PerMember(np.stack([X] * 3), lambda x: x * factor)
+        return {"loss": inner, "optimizer": optax.adagrad(1e-2, initial_accumulator_value=start), "X": rows}
+
+    fit(tmp_path, **options())
+    assert fit(tmp_path, **options()).epochs == 8
+    for change, name in (({"constant": 2.0}, "loss"), ({"start": 5.0}, "optimizer"), ({"factor": 2.0}, "X")):
+        with pytest.raises(ValueError, match=rf"another run(.|\n)*  {name}: "):
+            fit(tmp_path, **options(**change))
+
+
+def test_optimizers_with_a_key_in_their_state(tmp_path):
+    noisy = {"optimizer": optax.noisy_sgd(1e-2, key=0)}
+    interrupt(tmp_path, **noisy)
+    np.testing.assert_array_equal(fit(tmp_path, **noisy).params, fit(**noisy).params)
+
+
+def test_a_stop_or_an_error_of_the_callback_is_saved(tmp_path):
+    fit(tmp_path / "stop", callback=lambda progress: progress.epoch == 3, callback_every=1)
+    assert (tmp_path / "stop" / "3").is_dir()
+
+    def fails(progress):
+        raise RuntimeError("no more")
+
+    with pytest.raises(RuntimeError, match="no more"):
+        fit(tmp_path / "error", callback=fails, callback_every=5)
+    assert (tmp_path / "error" / "5").is_dir()
+    np.testing.assert_array_equal(fit(tmp_path / "error").params, fit().params)
+
+
+def test_a_directory_that_is_a_file_is_refused_at_once(tmp_path, monkeypatch):
+    (tmp_path / "file").write_text("")
+    monkeypatch.setattr("mder_jax._devices.Layout.compile", lambda *_: pytest.fail("it went on to compile"))
+    with pytest.raises(FileExistsError):
+        fit(tmp_path / "file")
+
+
 def test_functions_that_compute_the_same_are_the_same(five_epochs, tmp_path):
     copy = shutil.copytree(five_epochs, tmp_path / "copy")
     same = mder.Network(lambda key, x: jax.random.normal(key, x.shape[1:], x.dtype), lambda params, rows: rows @ params)

@@ -240,6 +240,38 @@ def test_ctrl_c_returns_what_is_there():
     assert_same(result.params, fit_ensemble(epochs=3).params)
 
 
+def test_ctrl_c_in_one_call_is_an_interrupt(monkeypatch):
+    def interrupted(*_):
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(ensemble._Run, "advance", interrupted)
+    with pytest.raises(KeyboardInterrupt):
+        fit_ensemble()
+
+
+def test_lists_and_trees_of_own_values():
+    listed = fit_ensemble(
+        members=None, optimizer=mder.PerMember([1e-2, 1e-3], optax.adam), X=mder.PerMember([X, 2 * X])
+    )
+    stacked = mder.PerMember(np.array([1e-2, 1e-3]), optax.adam)
+    tree = mder.PerMember({"rows": np.stack([X, X]), "factor": np.array([1, 2], np.float32)}, scaled)
+    assert_same(fit_ensemble(members=2, optimizer=stacked, X=tree).params, listed.params, exact=False)
+
+
+def scaled(own):
+    return own["rows"] * own["factor"]
+
+
+def test_validation_that_is_never_finite_is_said():
+    def strict(output, y):
+        return jnp.sum((output - y) ** 2, axis=-1)
+
+    held_out = (X, np.full_like(Y, np.nan))
+    with pytest.warns(RuntimeWarning, match="validation loss of 2 members was never finite.*validation Y holds NaN"):
+        result = fit_ensemble(members=2, loss=strict, validation=held_out)
+    assert_same(result.params, fit_ensemble(members=2, loss=strict).params, exact=False)
+
+
 def test_a_real_ctrl_c_while_the_program_runs():
     timer = threading.Timer(0.7, lambda: signal.raise_signal(signal.SIGINT))
 
@@ -308,6 +340,8 @@ def test_prediction_in_blocks(monkeypatch):
     assert means.shape == (103, 2)
     np.testing.assert_allclose(means, whole.mean(0), rtol=1e-5, atol=1e-6)
     assert mder.predict(result, grid[:1]).shape == (5, 1, 2)
+    with pytest.raises(ValueError, match=r"reduce must return arrays with the 16 rows of a block first; got shapes"):
+        mder.predict(result, grid, rows=16, reduce=lambda outputs: outputs)
 
 
 @pytest.mark.parametrize(
@@ -333,7 +367,7 @@ def test_bad_rows_to_predict_are_named(value, message):
         ({"optimizer": mder.PerMember(np.ones(3), optax.adam)}, "'members': 5, 'optimizer': 3"),
         ({"optimizer": mder.PerMember(1e-3, optax.adam)}, "members as first axis; optimizer has shapes"),
         ({"X": mder.PerMember(np.stack([X] * 4 + [np.where(X > 1, np.inf, X)]))}, "member 4: X must be finite"),
-        ({"callback": print, "callback_every": -1}, "callback_every must be a whole number, 1 or more"),
+        ({"callback": print, "callback_every": 0}, "callback_every must be a whole number, 1 or more"),
         ({"devices": []}, "devices is empty; None means all of them"),
     ],
 )
@@ -350,8 +384,10 @@ def test_all_cores_must_be_asked_for_before_jax_starts():
 
 
 def test_keep_refuses_nothing():
+    result = fit_ensemble(epochs=1)
     with pytest.raises(ValueError, match="no member is left"):
-        fit_ensemble(epochs=1).keep([])
+        result.keep([])
+    assert len(result.keep(2)) == 1
 
 
 def test_readme_example_end_to_end():

@@ -105,8 +105,9 @@ def test_steps_per_epoch_goes_round_the_data():
 
 def test_bootstrap_draws_with_replacement():
     shares, counts = [], np.zeros(27)
-    for key in jax.random.split(KEY, 300):
-        rows = np.concatenate(batches_of(key, 0, bootstrap=True)[0])
+    settings, data = train.Settings(1, 10, None, True), train.as_data(X, Y)
+    plans = jax.vmap(lambda key: train._plan(settings, data, key))(jax.random.split(KEY, 300))
+    for rows in np.asarray(plans.rows):
         counts += np.bincount(rows, minlength=27)
         shares.append(len(np.unique(rows)) / 27)
     expected = 1 - (1 - 1 / 27) ** 27
@@ -118,10 +119,33 @@ def test_bootstrap_draws_with_replacement():
     assert np.all(np.concatenate(batches_of(KEY, 0, weights=weights, bootstrap=True)[0]) % 2 == 1)
 
 
+def test_shuffles_of_many_rows_leave_nothing_in_place_or_together():
+    size, passes = 100_000, 20
+
+    def one(number):
+        shuffle = _shuffle.shuffle_of_pass(seed, number, jnp.int32(size), _shuffle.rounds_for(size))
+        return _shuffle.shuffled(jnp.arange(size, dtype=jnp.int32), shuffle)
+
+    seed = jax.random.key_data(KEY)
+    shuffle = jax.jit(one)
+    many = np.stack([shuffle(jnp.int32(number)) for number in range(passes)])
+    assert abs((many == np.arange(size)).sum() - passes) < 6 * np.sqrt(passes)
+    adjacent = (np.abs(np.diff(many, axis=1)) == 1).sum(axis=1)
+    assert abs(adjacent.sum() - 2 * passes) < 6 * np.sqrt(2 * passes) and adjacent.max() < 15
+
+
+def test_a_small_size_is_shuffled_alike_whatever_the_largest_is():
+    place = jnp.arange(50, dtype=jnp.int32)
+    seed = jax.random.key_data(KEY)
+    few, many = (_shuffle.shuffle_of_pass(seed, jnp.int32(3), jnp.int32(50), rounds) for rounds in (12, 20))
+    np.testing.assert_array_equal(_shuffle.shuffled(place, few), _shuffle.shuffled(place, many))
+
+
 @pytest.mark.parametrize("size", [1, 2, 3, 4, 5, 97, 270, 1000])
 def test_shuffles_are_uniform(size):
     def one(seed, number, size_given):
-        return _shuffle.shuffled(jnp.arange(size, dtype=jnp.int32), _shuffle.shuffle_of_pass(seed, number, size_given))
+        shuffle = _shuffle.shuffle_of_pass(seed, number, size_given, _shuffle.rounds_for(size))
+        return _shuffle.shuffled(jnp.arange(size, dtype=jnp.int32), shuffle)
 
     passes = 3000 if size > 5 else 20_000
     seeds = jax.vmap(jax.random.key_data)(jax.random.split(KEY, 4))
@@ -251,6 +275,31 @@ def test_old_style_keys_work():
     np.testing.assert_array_equal(fit(old).params, fit(new).params)
 
 
+def test_keys_of_another_kind_work_and_keep_their_numbers_under_vmap():
+    keys = jax.random.split(jax.random.key(5, impl="rbg"), 3)
+    together = jax.vmap(lambda key: fit(key).params)(keys)
+    np.testing.assert_allclose(together, [fit(key).params for key in keys], rtol=1e-12)
+
+
+def test_a_validation_loss_that_is_never_finite_leaves_the_last_parameters():
+    result = fit(validation=(X, np.full(27, np.nan)))
+    assert result.best_epoch == -1 and np.isnan(result.history.validation).all()
+    np.testing.assert_array_equal(result.params, fit().params)
+
+
+def test_numpy_data_are_checked_while_tracing_too():
+    with pytest.raises(ValueError, match="X must be finite"):
+        jax.jit(lambda key: fit(key, X=with_value(X, (4, 2), np.nan)).params)(KEY)
+
+
+def test_many_validation_rows_and_few():
+    params = np.asarray(fit(epochs=1).params)
+    for rows in (1, 3000):
+        x, y = np.resize(X, (rows, 3)), np.resize(Y, rows)
+        result = fit(epochs=1, validation=(x, y))
+        np.testing.assert_allclose(result.history.validation[-1], np.mean((x @ params - y) ** 2), rtol=1e-10)
+
+
 def test_float32_stays_float32():
     x, y = X.astype(np.float32), Y.astype(np.float32)
     start = mder.Network(lambda key, x: jnp.zeros(3, x.dtype), LINE.apply)
@@ -291,13 +340,17 @@ BAD = {
     "optimizer": (bad(optimizer=optax.adam), TypeError, r"optax optimiser, with init and update, such as optax.adam"),
     "rate": (bad(optimizer=1e-3), TypeError, r"such as optax.adam\(1e-3\); got 0.001"),
     "network": (bad(network=lambda x: x), TypeError, r"network must be a Network\(init, apply\).*got function"),
-    "nothing": (bad(network=mder.Network(lambda k, x: {}, lambda p, x: x[:, 0])), ValueError, "made no parameters"),
+    "nothing": (bad(network=mder.Network(lambda k, x: {}, lambda p, x: x[:, 0])), ValueError, r"are floats; got \[\]"),
+    "whole": (bad(network=mder.Network(lambda k, x: jnp.arange(3), LINE.apply)), ValueError, r"are floats; got \['int"),
+    "rows last": (bad(network=mder.Network(LINE.init, lambda w, x: w[None])), ValueError, "arrays with the rows first"),
+    "over rows": (bad(loss=lambda f, y: jnp.stack([f] * 3, 1).sum(0)), ValueError, r"got shape \(3,\) for 7 rows"),
     "key": (bad(key=7), TypeError, r"random key such as jax.random.key\(0\); got 7"),
     "weights": (bad(weights=np.ones(5)), ValueError, r"weights must have shape \(27,\), one per row; got \(5,\)"),
     "negative": (bad(weights=with_value(np.ones(27), 3, -1.0)), ValueError, r"not negative; got -1.0 at index \(3,\)"),
     "no weight": (bad(weights=np.zeros(27)), ValueError, "all weights are 0"),
     "patience": (bad(patience=3), ValueError, r"patience needs validation data: pass validation=\(X_val, Y_val\)"),
-    "pair": (bad(validation=X), ValueError, r"validation must be a pair \(X, Y\); got ndarray"),
+    "pair": (bad(validation=X), ValueError, r"validation must be a pair \(X, Y\).*got array"),
+    "half": (bad(validation=(X, None)), ValueError, r"validation must be a pair \(X, Y\)"),
     "columns": (bad(validation=(X[:, :2], Y)), ValueError, r"validation X must have rows of shape \(3,\).*got \(2,\)"),
     "validation NaN": (bad(validation=(with_value(X, (1, 1), np.nan), Y)), ValueError, "validation X must be finite"),
 }
