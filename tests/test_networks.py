@@ -77,6 +77,12 @@ MODULES = {
     "nnx recurrent": lambda link: mder.from_nnx(NnxRecurrent, link),
 }
 NOISY = {"linen recurrent", "linen deterministic", "nnx conv"}
+CHECKED = {"linen recurrent", "nnx conv"}
+
+
+def long(value):
+    """A case left to the long run."""
+    return pytest.param(value, marks=pytest.mark.slow)
 
 
 @pytest.fixture(autouse=True)
@@ -134,7 +140,7 @@ def test_dropout_of_mlp_acts_while_training_only():
     assert mder.mlp((4,), 1).train is None
 
 
-@pytest.mark.parametrize("name", MODULES)
+@pytest.mark.parametrize("name", ["linen recurrent", "nnx conv", *map(long, sorted(MODULES.keys() - CHECKED))])
 def test_own_modules(name):
     network = MODULES[name](lambda raw: mder.niw_link(raw, n=2))
     params = network.init(KEY, SERIES[:1])
@@ -151,7 +157,7 @@ def test_own_modules(name):
         np.testing.assert_allclose(many.mu[i], network.apply(network.init(key, SERIES[:1]), SERIES).mu, atol=1e-5)
 
 
-@pytest.mark.parametrize("name", ["linen recurrent", "nnx conv", "nnx recurrent"])
+@pytest.mark.parametrize("name", ["nnx conv", long("linen recurrent"), long("nnx recurrent")])
 def test_own_modules_learn_in_an_ensemble(name):
     import optax
 

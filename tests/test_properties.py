@@ -142,7 +142,11 @@ def other_cases():
 
 
 CASES = {case.name: case for case in (*evidence_cases(), *distribution_cases(), *other_cases())}
-every_case = pytest.mark.parametrize("case", CASES.values(), ids=CASES.keys())
+# The same functions for one and for five targets are left to the long run, but for the evidence.
+LONG = {name for name in CASES if name[-2:] in ("-1", "-5") and not name.startswith("log_evidence")}
+every_case = pytest.mark.parametrize(
+    "case", [pytest.param(case, id=name, marks=[pytest.mark.slow] * (name in LONG)) for name, case in CASES.items()]
+)
 
 
 @every_case
@@ -204,7 +208,9 @@ def test_niw_passes_through_jax_as_a_pytree():
     assert isinstance(gradient, mder.NIW)
 
 
-@pytest.mark.parametrize("n", range(1, 33))
+@pytest.mark.parametrize(
+    "n", [pytest.param(n, marks=[pytest.mark.slow] * (n not in (1, 2, 3, 4, 8, 9, 16, 17, 32))) for n in range(1, 33)]
+)
 def test_every_n_up_to_32_has_one_value_per_row(n):
     raw = np.random.default_rng(n).normal(size=(2, mder.num_outputs(n))).astype(np.float32) * 0.1
     y = np.zeros((2, n), np.float32)

@@ -179,7 +179,10 @@ OPTIMIZERS = {
 }
 
 
-@pytest.mark.parametrize("name", OPTIMIZERS)
+LONG = ("clipped", "lion", "rmsprop", "wants the function")
+
+
+@pytest.mark.parametrize("name", [pytest.param(name, marks=[pytest.mark.slow] * (name in LONG)) for name in OPTIMIZERS])
 @jax.numpy_dtype_promotion("standard")  # optax's own counters need it with 64 bits
 def test_any_optimizer_is_that_of_a_plain_loop(name):
     result = fit(optimizer=OPTIMIZERS[name], epochs=15, batch_size=None)
