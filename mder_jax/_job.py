@@ -22,6 +22,7 @@ class PerMember(NamedTuple):
       build: makes the argument from one member's values; None if the values are the argument.
 
     Example:
+      >>> import optax
       >>> rates = PerMember(jnp.array([1e-2, 1e-3]), optax.adam)  # optimizer=rates: two members, two learning rates
     """
 

@@ -165,8 +165,8 @@ def from_linen(module: Any, link: Callable[[Any], Any] | None = None, rngs: Sequ
     Example:
       >>> from flax import linen as nn
       >>> network = from_linen(nn.Sequential([nn.Dense(8), nn.tanh, nn.Dense(2)]))
-      >>> params = network.init(jax.random.key(0), jnp.ones((1, 3)))
-      >>> print(network.apply(params, jnp.ones((5, 3))).shape)
+      >>> params = network.init(jax.random.key(0), jnp.ones((1, 3), jnp.float32))
+      >>> print(network.apply(params, jnp.ones((5, 3), jnp.float32)).shape)
       (5, 2)
     """
     accepted = inspect.signature(module.__call__).parameters
@@ -205,8 +205,8 @@ def from_nnx(make_module: Callable[[Any], Any], link: Callable[[Any], Any] | Non
     Example:
       >>> from flax import nnx
       >>> network = from_nnx(lambda rngs: nnx.Linear(3, 2, rngs=rngs))
-      >>> params = network.init(jax.random.key(0), jnp.ones((1, 3)))
-      >>> print(network.apply(params, jnp.ones((5, 3))).shape)
+      >>> params = network.init(jax.random.key(0), jnp.ones((1, 3), jnp.float32))
+      >>> print(network.apply(params, jnp.ones((5, 3), jnp.float32)).shape)
       (5, 2)
     """
     from flax import nnx
