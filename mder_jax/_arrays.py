@@ -125,6 +125,11 @@ def is_concrete(array: Array | np.ndarray) -> bool:
     return not isinstance(array, jax.core.Tracer)
 
 
+def is_key(value: Any) -> bool:
+    """Whether it is a typed random key, or an array of them."""
+    return hasattr(value, "dtype") and jnp.issubdtype(value.dtype, jax.dtypes.prng_key)
+
+
 def check_above(name: str, array: Array | np.ndarray, bound: float, why: str) -> None:
     """Raise if a concrete value is at or below the bound; a NaN passes and stays visible in the result."""
     if is_concrete(array):

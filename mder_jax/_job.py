@@ -9,6 +9,7 @@ import numpy as np
 from jax import Array
 
 from mder_jax import persistence, train
+from mder_jax._arrays import is_key
 from mder_jax._problem import Data, Problem, Settings, as_data, check, check_data, check_key, is_whole, on_device
 
 FUNCTIONS = ("network", "loss", "optimizer")
@@ -123,9 +124,8 @@ def make_job(arguments: dict[str, Any], settings: Settings, key: Array, members:
             own[name] = jax.tree.map(on_host, stacked)
         elif name not in FUNCTIONS and value is not None:
             shared[name] = on_host(value)
-    typed = jnp.issubdtype(key.dtype, jax.dtypes.prng_key)
-    kind = jax.random.key_impl(key) if typed else None
-    data = np.asarray(jax.random.key_data(key) if typed else key)
+    kind = jax.random.key_impl(key) if is_key(key) else None
+    data = np.asarray(jax.random.key_data(key) if is_key(key) else key)
     count = _count(members, len(data) if data.ndim > 1 else None, own)
     if data.ndim == 1:
         one = jax.random.wrap_key_data(jnp.asarray(data), impl=kind)

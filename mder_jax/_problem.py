@@ -9,7 +9,7 @@ import numpy as np
 import optax
 from jax import Array
 
-from mder_jax._arrays import is_concrete
+from mder_jax._arrays import is_concrete, is_key
 from mder_jax.networks import Network
 
 Loss = Callable[[Any, Array], Array]
@@ -89,8 +89,7 @@ def check(problem: Problem, data: Data, key: Array) -> None:
 
 def check_key(key: Any) -> None:
     """Raise unless it is a JAX random key."""
-    typed = hasattr(key, "dtype") and jnp.issubdtype(key.dtype, jax.dtypes.prng_key)
-    if not typed and not (hasattr(key, "dtype") and key.dtype == jnp.uint32 and key.shape[-1:] in ((2,), (4,))):
+    if not is_key(key) and not (hasattr(key, "dtype") and key.dtype == jnp.uint32 and key.shape[-1:] in ((2,), (4,))):
         raise TypeError(f"key must be a random key such as jax.random.key(0); got {key!r}")
 
 

@@ -21,6 +21,7 @@ from jax import Array, lax
 from jax.sharding import PartitionSpec as P
 
 from mder_jax import persistence, train
+from mder_jax._arrays import is_key
 from mder_jax._devices import AXIS, Layout, fetch
 from mder_jax._job import Job, PerMember, make_job, on_host, take
 from mder_jax._problem import Loss, Settings, check_finite, check_validation, is_whole
@@ -171,8 +172,8 @@ def fit_ensemble(
         run.start(store)
         _drive(run, intervals, bar, callback, store)
     result = run.result()
-    _report_divergence(result, job)
-    _report_validation(result, job)
+    for trouble in _troubles(result, job):
+        warnings.warn(trouble, RuntimeWarning, stacklevel=2)
     return result
 
 
@@ -227,8 +228,8 @@ def _drive(
                 bar(run)
             if store and run.epoch % intervals.checkpoint == 0:
                 store.save(run.epoch, run.leaves())
-            looks = callback and (run.epoch % intervals.callback == 0 or not run.unfinished)
-            if callback and looks and callback(run.progress()):
+            is_due = run.epoch % intervals.callback == 0 or not run.unfinished
+            if callback and is_due and callback(run.progress()):
                 break
     except KeyboardInterrupt:
         if not watched:
@@ -335,7 +336,10 @@ class _Run:
             def epoch(carry: tuple[Array, State, Losses]) -> tuple[Array, State, Losses]:
                 number, state, history = carry
                 state, losses = jax.vmap(member, (0, 0, 0, None))(state, plan, own, number)
-                write = lambda whole, part: whole.at[:, number].set(part.astype(whole.dtype))  # noqa: E731
+
+                def write(whole: Array, this: Array) -> Array:
+                    return whole.at[:, number].set(this.astype(whole.dtype))
+
                 return number + 1, state, jax.tree.map(write, history, losses)
 
             return lax.while_loop(unfinished, epoch, (start, state, history))[1:]
@@ -343,17 +347,13 @@ class _Run:
         return self.layout.by_group(group, (state, history, plan, own))
 
 
-def _is_key(leaf: Any) -> bool:
-    return jnp.issubdtype(leaf.dtype, jax.dtypes.prng_key)
-
-
 def _without_key(leaf: Array) -> Array:
     """The bits of a random key, which some optimisers have in their state; other arrays as they are."""
-    return jax.random.key_data(leaf) if _is_key(leaf) else leaf
+    return jax.random.key_data(leaf) if is_key(leaf) else leaf
 
 
 def _with_key_of(like: Array, leaf: Array) -> Array:
-    return jax.random.wrap_key_data(leaf, impl=jax.random.key_impl(like)) if _is_key(like) else leaf
+    return jax.random.wrap_key_data(leaf, impl=jax.random.key_impl(like)) if is_key(like) else leaf
 
 
 @contextmanager
@@ -391,28 +391,21 @@ def _bar(progress: bool | None, epochs: int, members: int) -> Iterator[Callable[
         yield move
 
 
-def _report_divergence(result: Ensemble, job: Job) -> None:
+def _troubles(result: Ensemble, job: Job) -> Iterator[str]:
+    """What the user should know of members that diverged, and of validation losses that were never finite."""
     diverged = np.flatnonzero(result.diverged_at >= 0)
-    if not len(diverged):
-        return
-    named = ", ".join(f"{member} (epoch {result.diverged_at[member]})" for member in diverged[:10])
-    more = f" and {len(diverged) - 10} more" if len(diverged) > 10 else ""
-    warnings.warn(
-        f"{len(diverged)} of {len(result)} members became non-finite and keep the last good parameters: "
-        f"{named}{more}{_hint(job, 'Y')}",
-        RuntimeWarning,
-        stacklevel=3,
-    )
-
-
-def _report_validation(result: Ensemble, job: Job) -> None:
+    if len(diverged):
+        named = ", ".join(f"{member} (epoch {result.diverged_at[member]})" for member in diverged[:10])
+        more = f" and {len(diverged) - 10} more" if len(diverged) > 10 else ""
+        yield (
+            f"{len(diverged)} of {len(result)} members became non-finite and keep the last good parameters: "
+            f"{named}{more}{_hint(job, 'Y')}"
+        )
     lost = np.flatnonzero((result.best_epoch < 0) & (result.diverged_at < 0))
     if result.history.validation is not None and len(lost):
-        warnings.warn(
+        yield (
             f"the validation loss of {len(lost)} members was never finite, so the last parameters are kept: "
-            f"{lost.tolist()[:10]}{_hint(job, 'validation Y')}",
-            RuntimeWarning,
-            stacklevel=3,
+            f"{lost.tolist()[:10]}{_hint(job, 'validation Y')}"
         )
 
 

@@ -12,6 +12,7 @@ import jax.numpy as jnp
 import optax
 from jax import Array, lax
 
+from mder_jax._arrays import is_key
 from mder_jax._problem import Data, Loss, Problem, Settings, as_data, check, on_device
 from mder_jax._shuffle import rounds_for, shuffle_of_pass, shuffled
 from mder_jax.networks import Network
@@ -141,8 +142,7 @@ def begin(problem: Problem, data: Data, key: Array) -> tuple[State, Plan]:
 
 def _as_threefry(key: Array) -> Array:
     """The key as one whose numbers do not change under `vmap`; those of some other kinds do."""
-    typed = jnp.issubdtype(key.dtype, jax.dtypes.prng_key)
-    return jax.random.wrap_key_data((jax.random.key_data(key) if typed else key)[:2], impl="threefry2x32")
+    return jax.random.wrap_key_data((jax.random.key_data(key) if is_key(key) else key)[:2], impl="threefry2x32")
 
 
 def _plan(settings: Settings, data: Data, key: Array) -> Plan:
