@@ -93,14 +93,14 @@ def train(job: Job) -> tuple[mder.Ensemble, float]:
 @contextmanager
 def _clock() -> Iterator[list[float]]:
     """The seconds of each run of the compiled program within `fit_ensemble`."""
-    advance, seconds = mder.ensemble._Run.advance, []
+    advance, seconds = mder.ensemble.Run.advance, []
 
     def timed(run: Any, stop: int) -> None:
         start = time.perf_counter()
         advance(run, stop)
         seconds.append(time.perf_counter() - start)
 
-    with mock.patch.object(mder.ensemble._Run, "advance", timed):
+    with mock.patch.object(mder.ensemble.Run, "advance", timed):
         yield seconds
 
 

@@ -1,7 +1,6 @@
 """Networks as pairs of pure functions, the only thing the trainer knows, and adapters for Flax modules."""
 
 import inspect
-import itertools
 import math
 from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
@@ -40,14 +39,21 @@ class Network(NamedTuple):
     train: Callable[[Any, Array, Array], Any] | None = None
 
 
-def uniform_fan_in(fan_in: int) -> Initializer:
-    """Uniform in ±1/√fan_in, the paper's recipe for weights and biases (with zero biases all kinks start at x = 0)."""
-    bound = 1 / math.sqrt(fan_in)
+def uniform_fan_in(key: Array, like: Any) -> Any:
+    """Dense layers uniform in ±1/√fan_in, the paper's recipe for weights and biases (zero biases put all kinks at 0).
 
-    def sample(key: Array, shape: Sequence[int], dtype: Any = jnp.float32) -> Array:
-        return jax.random.uniform(key, shape, dtype, -bound, bound)
+    All parameters are one draw: each draw is a loop of its own to compile.
+    """
+    leaves = jax.tree.leaves(like)
+    sizes = [leaf.size for leaf in leaves]
+    draw = jax.random.uniform(key, (sum(sizes),), leaves[0].dtype, -1, 1)
+    parts = iter(jnp.split(draw, np.cumsum(sizes)[:-1]))
 
-    return sample
+    def layer(params: Any) -> Any:
+        bound = 1 / math.sqrt(params["kernel"].shape[0])
+        return jax.tree.map(lambda leaf: bound * next(parts).reshape(leaf.shape), params)
+
+    return {name: layer(like[name]) for name in sorted(like)}
 
 
 @jax.custom_jvp
@@ -120,20 +126,29 @@ def mlp(
 
     def module(x: Array, training: bool) -> nn.Sequential:
         layers: list[Any] = []
-        for fan_in, width in itertools.pairwise([x.shape[-1], *sizes]):
+        for width in sizes:
             if layers:
                 layers.append(ACTIVATIONS[activation])
                 layers.append(nn.Dropout(dropout, deterministic=not training))
             layers.append(
                 nn.Dense(
                     width,
-                    kernel_init=kernel_init or uniform_fan_in(fan_in),
-                    bias_init=bias_init or uniform_fan_in(fan_in),
+                    kernel_init=kernel_init or nn.initializers.zeros,
+                    bias_init=bias_init or nn.initializers.zeros,
                     param_dtype=x.dtype,
                     dot_general=row_dot_general,
                 )
             )
         return nn.Sequential(layers)
+
+    def init(key: Array, x: Array) -> Any:
+        made = module(_as_floats(x), False).init(key, _as_floats(x))["params"]
+        given = {"kernel": kernel_init is not None, "bias": bias_init is not None}
+        drawn = uniform_fan_in(key, made)
+        return {
+            layer: {name: (made if given[name] else drawn)[layer][name] for name in params}
+            for layer, params in made.items()
+        }
 
     def run(params: Any, x: Array, key: Array | None) -> Any:
         x = _as_floats(x)
@@ -142,7 +157,7 @@ def mlp(
         return raw if link is None else link(raw)
 
     return Network(
-        init=lambda key, x: module(_as_floats(x), False).init(key, _as_floats(x))["params"],
+        init=init,
         apply=lambda params, x: run(params, x, None),
         train=run if dropout else None,
     )

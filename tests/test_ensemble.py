@@ -168,7 +168,7 @@ def started(**changes):
 
     arguments = {"network": NETWORK, "loss": squared, "optimizer": optax.adam(1e-2), "X": X, "Y": Y}
     arguments |= {"weights": None, "validation X": None, "validation Y": None, **changes}
-    run = ensemble._Run(make_job(arguments, Settings(6, 10), KEY, 5), None)
+    run = ensemble.Run(make_job(arguments, Settings(6, 10), KEY, 5), None)
     run.start()
     return run
 
@@ -197,8 +197,8 @@ def test_same_key_same_bits_and_nothing_is_compiled_twice():
 
 def test_one_call_unless_somebody_looks(monkeypatch):
     stops = []
-    advance = ensemble._Run.advance
-    monkeypatch.setattr(ensemble._Run, "advance", lambda run, stop: stops.append(stop) or advance(run, stop))
+    advance = ensemble.Run.advance
+    monkeypatch.setattr(ensemble.Run, "advance", lambda run, stop: stops.append(stop) or advance(run, stop))
     fit_ensemble()
     assert stops == [6]
     stops.clear()
@@ -244,7 +244,7 @@ def test_ctrl_c_in_one_call_is_an_interrupt(monkeypatch):
     def interrupted(*_):
         raise KeyboardInterrupt
 
-    monkeypatch.setattr(ensemble._Run, "advance", interrupted)
+    monkeypatch.setattr(ensemble.Run, "advance", interrupted)
     with pytest.raises(KeyboardInterrupt):
         fit_ensemble()
 

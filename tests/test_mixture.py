@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 import scipy.optimize
 import scipy.stats
+from cases import long
 
 import mder_jax as mder
 from mder_jax.mixture import Mixture
@@ -50,11 +51,6 @@ def scipy_cdf(t, y):
     scale = np.sqrt(np.diagonal(L @ np.swapaxes(L, -1, -2), axis1=-2, axis2=-1))
     members = zip(np.asarray(t.df), np.asarray(t.loc), scale, strict=True)
     return np.mean([scipy.stats.t.cdf(y, df, loc, width) for df, loc, width in members], axis=0)
-
-
-def long(value):
-    """A case left to the long run."""
-    return pytest.param(value, marks=pytest.mark.slow)
 
 
 def scipy_ppf(t, p, j):

@@ -4,6 +4,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+from cases import long
 from flax import linen as nn
 from flax import nnx
 from scipy import stats
@@ -80,11 +81,6 @@ NOISY = {"linen recurrent", "linen deterministic", "nnx conv"}
 CHECKED = {"linen recurrent", "nnx conv"}
 
 
-def long(value):
-    """A case left to the long run."""
-    return pytest.param(value, marks=pytest.mark.slow)
-
-
 @pytest.fixture(autouse=True)
 def lenient():
     # Flax's own layers promote weak types.
@@ -99,6 +95,15 @@ def test_weights_and_biases_are_uniform_within_one_over_root_fan_in():
         for values in (layer["kernel"], layer["bias"]):
             scaled = np.asarray(values).ravel() * np.sqrt(fan_in)
             assert stats.kstest(scaled, stats.uniform(-1, 2).cdf).pvalue > 1e-3
+
+
+def test_own_initialisers_replace_the_default_each_for_itself():
+    ones = jax.nn.initializers.ones
+    for given in ({"kernel_init": ones}, {"bias_init": ones}):
+        params = mder.mlp((5,), 2, **given).init(jax.random.key(0), jnp.ones((1, 3)))
+        for layer in params.values():
+            are_ones = {name for name, values in layer.items() if np.all(values == 1)}
+            assert are_ones == {next(iter(given)).removesuffix("_init")}
 
 
 @pytest.mark.parametrize("activation", ["relu", "tanh", "gelu", "silu"])

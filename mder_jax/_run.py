@@ -1,0 +1,198 @@
+"""A job on its devices: compile, begin, advance by epochs, and the members as a result."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax import Array, lax
+from jax.sharding import PartitionSpec as P
+
+from mder_jax import persistence, train
+from mder_jax._arrays import is_key
+from mder_jax._devices import AXIS, Layout, fetch
+from mder_jax._job import Job, PerMember, take
+from mder_jax.networks import Network
+from mder_jax.train import Losses, State
+
+
+class Progress(NamedTuple):
+    """What a callback sees.
+
+    Args:
+      epoch: epochs done.
+      epochs: epochs to do.
+      history: losses so far, (M, epoch).
+      params: of all members, stacked.
+    """
+
+    epoch: int
+    epochs: int
+    history: Losses
+    params: Any
+
+
+@dataclass(frozen=True)
+class Ensemble:
+    """Trained members.
+
+    Args:
+      network: as it was given.
+      params: parameters of all members, each array with the members as first axis.
+      history: losses, each (M, epochs); NaN where a member was not trained.
+      diverged_at: (M,), the epoch in which a member became non-finite, -1 if it never did; see `Fit`.
+      stopped_at: (M,), the epoch after which early stopping ended a member, -1 if it did not.
+      best_epoch: (M,), the epoch of the best validation loss, -1 without validation.
+      epochs: epochs that were run; fewer than asked for after Ctrl-C, a callback's stop, or if all members ended.
+      row_shape: shape of one row of X.
+    """
+
+    network: Network | PerMember
+    params: Any
+    history: Losses
+    diverged_at: np.ndarray
+    stopped_at: np.ndarray
+    best_epoch: np.ndarray
+    epochs: int
+    row_shape: tuple[int, ...]
+
+    def __len__(self) -> int:
+        return len(self.diverged_at)
+
+    def __repr__(self) -> str:
+        diverged = int(np.sum(self.diverged_at >= 0))
+        return f"Ensemble({len(self)} members, {self.epochs} epochs, {diverged} diverged)"
+
+    def keep(self, members: Any) -> "Ensemble":
+        """Some members only: a list of numbers or a mask, such as ``ensemble.diverged_at < 0``."""
+        members = np.atleast_1d(np.asarray(members))
+        if not members.size or (members.dtype == bool and not members.any()):
+            raise ValueError("no member is left; name at least one")
+        chosen = np.arange(len(self))[members]
+        network = self.network
+        if isinstance(network, PerMember):
+            network = PerMember(take(network.values, chosen), network.build)
+        arrays = (self.params, self.history, self.diverged_at, self.stopped_at, self.best_epoch)
+        params, history, diverged_at, stopped_at, best_epoch = take(arrays, chosen)
+        return replace(
+            self,
+            network=network,
+            params=params,
+            history=history,
+            diverged_at=diverged_at,
+            stopped_at=stopped_at,
+            best_epoch=best_epoch,
+        )
+
+
+class Run:
+    """A job on its devices: what changes is `epoch`, `state`, `history`, and whether it is `unfinished`."""
+
+    def __init__(self, job: Job, devices: Sequence[jax.Device] | None) -> None:
+        self.job = job
+        self.layout = Layout(job.members, devices)
+        self.epoch = 0
+        self.unfinished = True
+
+    def start(self, store: persistence.Checkpoints | None = None) -> None:
+        """Compile, and make initial parameters or take those of the latest checkpoint."""
+        layout, job = self.layout, self.job
+        self._own, self._shared = layout.spread(job.own), layout.everywhere(job.shared)
+        keys = layout.spread(job.key_data)
+        members, same = P(AXIS), P()
+        begin = layout.compile(layout.on_each(self._begin, (members, members, same)), keys, self._own, self._shared)
+        self.state, self.history, self._plan = begin(keys, self._own, self._shared)
+        advance = layout.on_each(self._train, (members, members, members, members, same, same, same))
+        self._program = layout.compile(advance, *self._arguments(0))
+        found = store.latest(self.leaves()) if store else None
+        if found:
+            epoch, leaves = found
+            like = (self.state, self.history)
+            spread = layout.spread(jax.tree.unflatten(jax.tree.structure(like), leaves))
+            self._arrive(epoch, *jax.tree.map(_with_key_of, like, spread))
+
+    def advance(self, stop: int) -> None:
+        """Train up to an epoch, or until all members have ended; an interruption leaves the run as it was."""
+        self._arrive(stop, *jax.block_until_ready(self._program(*self._arguments(stop))))
+
+    def _arrive(self, epoch: int, state: State, history: Losses) -> None:
+        ended = np.maximum(fetch(state.diverged_at), fetch(state.stopped_at))
+        running = bool(np.any(ended < 0))
+        epoch = epoch if running else int(ended.max()) + 1
+        unfinished = running and epoch < self.job.settings.epochs
+        # All at once, so that no interruption can come between them.
+        self.state, self.history, self.epoch, self.unfinished = state, history, epoch, unfinished
+
+    def leaves(self) -> list[np.ndarray]:
+        """The arrays of the state and the history, for a checkpoint."""
+        return jax.tree.leaves(self.layout.gathered(jax.tree.map(_without_key, (self.state, self.history))))
+
+    def progress(self) -> Progress:
+        """For callbacks."""
+        fit = train.finish(*self.layout.gathered((self._public_state(), self.history)))
+        return Progress(self.epoch, self.job.settings.epochs, take(fit.history, np.s_[:, : self.epoch]), fit.params)
+
+    def result(self) -> Ensemble:
+        """The members as they are."""
+        fit = train.finish(*self.layout.gathered((self._public_state(), self.history)))
+        return Ensemble(
+            network=self.job.arguments["network"],
+            params=jax.tree.map(jnp.asarray, fit.params),
+            history=fit.history,
+            diverged_at=np.asarray(fit.diverged_at),
+            stopped_at=np.asarray(fit.stopped_at),
+            best_epoch=np.asarray(fit.best_epoch),
+            epochs=self.epoch,
+            row_shape=self.job.first()[1].X.shape[1:],
+        )
+
+    def _public_state(self) -> State:
+        return self.state._replace(optimizer_state=None)
+
+    def _arguments(self, stop: int) -> tuple[Any, ...]:
+        epochs = self.layout.everywhere((np.int32(self.epoch), np.int32(stop)))
+        return (self.state, self.history, self._plan, self._own, self._shared, *epochs)
+
+    def _begin(self, key_data: Array, own: Any, shared: Any) -> tuple[State, Losses, train.Plan]:
+        def member(key_data: Array, own: Any) -> tuple[State, train.Plan]:
+            return train.begin(*self.job.member(shared, own), self.job.key(key_data))
+
+        state, plan = jax.vmap(member)(key_data, own)
+        unknown = jnp.full((len(key_data), self.job.settings.epochs), jnp.nan, jnp.result_type(float))
+        return state, Losses(unknown, None if state.best_params is None else unknown), plan
+
+    def _train(
+        self, state: State, history: Losses, plan: train.Plan, own: Any, shared: Any, start: Array, stop: Array
+    ) -> tuple[State, Losses]:
+        def member(state: State, plan: train.Plan, own: Any, epoch: Array) -> tuple[State, Losses]:
+            return train.run_epoch(*self.job.member(shared, own), plan, state, epoch)
+
+        def group(part: tuple[State, Losses, train.Plan, Any]) -> tuple[State, Losses]:
+            state, history, plan, own = part
+
+            def unfinished(carry: tuple[Array, State, Losses]) -> Array:
+                return (carry[0] < stop) & jnp.any(train.is_running(carry[1]))
+
+            def epoch(carry: tuple[Array, State, Losses]) -> tuple[Array, State, Losses]:
+                number, state, history = carry
+                state, losses = jax.vmap(member, (0, 0, 0, None))(state, plan, own, number)
+
+                def write(whole: Array, this: Array) -> Array:
+                    return whole.at[:, number].set(this.astype(whole.dtype))
+
+                return number + 1, state, jax.tree.map(write, history, losses)
+
+            return lax.while_loop(unfinished, epoch, (start, state, history))[1:]
+
+        return self.layout.by_group(group, (state, history, plan, own))
+
+
+def _without_key(leaf: Array) -> Array:
+    """The bits of a random key, which some optimisers have in their state; other arrays as they are."""
+    return jax.random.key_data(leaf) if is_key(leaf) else leaf
+
+
+def _with_key_of(like: Array, leaf: Array) -> Array:
+    return jax.random.wrap_key_data(leaf, impl=jax.random.key_impl(like)) if is_key(like) else leaf
