@@ -1,13 +1,23 @@
 """The command ``python -m experiments [name] [options]``."""
 
 import argparse
-import importlib
+import multiprocessing
 import pathlib
 import sys
+from concurrent.futures import Future, ProcessPoolExecutor
 
 # name: what it shows, and whether it belongs to the paper (and so to the run without a name)
 STUDIES = {
-    "evidence": ("the closed-form evidence against brute-force integration, and its error in float32", True),
+    "circle": ("100 networks on the noisy circle: predictions, the gate ν, covariance and correlation", True),
+    "sample_size": ("from 50 to 30,000 points: when the gate opens, and when the fit over-fits", True),
+    "coupling": ("what the coupling r changes, and what it cannot; κ and ν both free", True),
+    "degeneration": ("the likelihood cannot tell κ from β, and what Amini's regulariser makes of it", True),
+    "student_fits": ("t densities, a t5 fitted to a t2, and how far a t13 is from a normal", True),
+    "nu_bias": ("bias of fitted ν and σ, against the sample size", True),
+    "gaussian_fit": ("a Gaussian fit and an over-fit, which has the smaller loss", True),
+    "uncertainty_types": ("aleatoric and epistemic uncertainty where data are noisy, misfitted or missing", True),
+    "cubic": ("the univariate experiment of Amini et al., five methods side by side", True),
+    "evidence": ("the closed forms against brute-force integration, and their error in float32", True),
     "speed": ("the evidence, training against PyTorch, and how training grows, as ratios", False),
 }
 
@@ -15,45 +25,74 @@ STUDIES = {
 def main(arguments: list[str] | None = None) -> int:
     """Run one study, or all of the paper's."""
     arguments = sys.argv[1:] if arguments is None else arguments
-    parser = argparse.ArgumentParser(
-        prog="python -m experiments",
-        description="Reproduce the paper's studies and measure the library. Without a name: all studies of the paper.",
-        epilog="studies: " + "; ".join(f"{name}: {what}" for name, (what, _) in STUDIES.items()),
-    )
-    parser.add_argument("name", nargs="?", choices=STUDIES, metavar="name", help="one of " + ", ".join(STUDIES))
-    parser.add_argument("--list", action="store_true", help="name the studies and stop")
-    parser.add_argument("--out", type=pathlib.Path, default=pathlib.Path("results"), help="folder (default results)")
-    parser.add_argument("--plot-only", action="store_true", help="draw again from saved results")
-    parser.add_argument("--no-cache", action="store_true", help="do not keep compiled programs in the user's cache")
+    parser = _parser()
     named = next((argument for argument in arguments if argument in STUDIES), None)
-    if named:
-        from experiments import _study
+    if named and "--list" not in arguments:
+        from experiments import _options, _study
 
-        _study.add_options(parser, importlib.import_module(f"experiments.{named}").Config)
+        _options.add_options(parser.add_argument_group(f"options of {named}"), _study.find(named).Config)
     options = parser.parse_args(arguments)
     if options.list:
         for name, (what, in_paper) in STUDIES.items():
-            print(f"{name:10} {what}{'' if in_paper else ' (not part of the run without a name)'}")
+            print(f"{name:18} {what}{'' if in_paper else ' (not part of the run without a name)'}")
         return 0
-    from experiments import _study
+    from experiments import _store
 
-    _study.prepare_jax(cache=not options.no_cache)
     chosen = [options.name] if options.name else [name for name, (_, in_paper) in STUDIES.items() if in_paper]
     try:
-        options.out.mkdir(parents=True, exist_ok=True)
-        for name in chosen:
-            study = importlib.import_module(f"experiments.{name}")
-            if not options.name:
-                _study.add_options(own := argparse.ArgumentParser(), study.Config)
-                options = own.parse_args([], options)
-            _study.execute(study, options, options.out)
+        _store.open_folder(options.out)
+        _run(chosen, options)
+    except _store.ResultsError as error:
+        print(error, file=sys.stderr)
+        return 1
     except OSError as error:
-        print(f"cannot write results: {error}", file=sys.stderr)
+        print(f"cannot write results: {error}; studies that had finished are saved", file=sys.stderr)
         return 1
     except KeyboardInterrupt:
         print("interrupted; studies that had finished are saved", file=sys.stderr)
         return 130
+    print(f"\nresults, figures and report.html are in {options.out}/")
     return 0
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(
+        prog="python -m experiments",
+        description="Reproduce the paper's studies and measure the library. Without a name: all studies of the paper, "
+        "their claims as a ledger, and one page with all of it, report.html.",
+        epilog="python -m experiments NAME --help lists the options of a study, --list names the studies.",
+    )
+    parser.add_argument("name", nargs="?", choices=STUDIES, metavar="name", help="one of " + ", ".join(STUDIES))
+    parser.add_argument("--list", action="store_true", help="name the studies and stop")
+    parser.add_argument("--out", type=pathlib.Path, default=pathlib.Path("results"), help="folder (default results)")
+    parser.add_argument("--full", action="store_true", help="the large version of each study")
+    parser.add_argument("--plot-only", action="store_true", help="draw again from saved results")
+    parser.add_argument("--no-cache", action="store_true", help="do not keep compiled programs in the user's cache")
+    return parser
+
+
+def _run(chosen: list[str], options: argparse.Namespace) -> None:
+    """Compute the studies one after the other; another process draws what has been saved."""
+    from experiments import _progress, _report, _study
+
+    _study.prepare_jax(cache=not options.no_cache)
+    drawn: list[Future] = []
+    with ProcessPoolExecutor(1, multiprocessing.get_context("spawn")) as pool, _progress.bar(len(chosen)) as done:
+        try:
+            for name in chosen:
+                _progress.running(name)
+                if not options.plot_only:
+                    _study.compute(name, options, options.out)
+                drawn.append(pool.submit(_study.draw, name, options.out))
+                done()
+            _progress.running("drawing")
+            for future in drawn:
+                future.result()
+        except BaseException:
+            pool.shutdown(cancel_futures=True)
+            raise
+    print(_report.summary(options.out, chosen))
+    _report.write(options.out, list(STUDIES))
 
 
 if __name__ == "__main__":

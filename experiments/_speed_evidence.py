@@ -9,7 +9,7 @@ import jax.numpy as jnp
 import numpy as np
 
 import mder_jax as mder
-from experiments._study import new_figure
+from experiments._figures import new_figure
 
 GOALS = {2: 3.0, 4: 15.0, 8: 8.0, 16: 4.0}
 COMPILE_GOAL = 2.0

@@ -7,9 +7,9 @@ from typing import Any
 
 import numpy as np
 
+from experiments._figures import new_figure
 from experiments._speed_clock import in_turn, shown, spread
 from experiments._speed_job import Job, in_fresh_process
-from experiments._study import new_figure
 
 GOAL = 1.3
 GOAL_FROM = 10

@@ -13,9 +13,9 @@ from flax import linen as nn
 from jax import Array, lax
 
 import mder_jax as mder
+from experiments._figures import new_figure
 from experiments._speed_clock import in_turn, ratio, shown, spread, verdict
 from experiments._speed_job import Job, in_fresh_process, loss, train
-from experiments._study import new_figure
 
 WHOLE_GOAL = 100.0
 COMPILED_GOAL = 2.0

@@ -1,6 +1,7 @@
 """Multivariate Deep Evidential Regression in JAX: the paper's equations, and ensembles trained fast."""
 
 from mder_jax import (
+    datasets,
     ensemble,
     linalg,
     links,
@@ -63,6 +64,7 @@ __all__ = [
     "StudentT",
     "aleatoric",
     "couple",
+    "datasets",
     "der_loss",
     "ensemble",
     "epistemic",

@@ -1,5 +1,6 @@
 """A job on its devices: compile, begin, advance by epochs, and the members as a result."""
 
+import time
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any, NamedTuple
@@ -47,6 +48,7 @@ class Ensemble:
       best_epoch: (M,), the epoch of the best validation loss, -1 without validation.
       epochs: epochs that were run; fewer than asked for after Ctrl-C, a callback's stop, or if all members ended.
       row_shape: shape of one row of X.
+      seconds: time spent training in this process, without compiling.
     """
 
     network: Network | PerMember
@@ -57,6 +59,7 @@ class Ensemble:
     best_epoch: np.ndarray
     epochs: int
     row_shape: tuple[int, ...]
+    seconds: float
 
     def __len__(self) -> int:
         return len(self.diverged_at)
@@ -95,6 +98,7 @@ class Run:
         self.layout = Layout(job.members, devices)
         self.epoch = 0
         self.unfinished = True
+        self.seconds = 0.0
 
     def start(self, store: persistence.Checkpoints | None = None) -> None:
         """Compile, and make initial parameters or take those of the latest checkpoint."""
@@ -115,7 +119,9 @@ class Run:
 
     def advance(self, stop: int) -> None:
         """Train up to an epoch, or until all members have ended; an interruption leaves the run as it was."""
+        start = time.perf_counter()
         self._arrive(stop, *jax.block_until_ready(self._program(*self._arguments(stop))))
+        self.seconds += time.perf_counter() - start
 
     def _arrive(self, epoch: int, state: State, history: Losses) -> None:
         ended = np.maximum(fetch(state.diverged_at), fetch(state.stopped_at))
@@ -146,6 +152,7 @@ class Run:
             best_epoch=np.asarray(fit.best_epoch),
             epochs=self.epoch,
             row_shape=self.job.first()[1].X.shape[1:],
+            seconds=self.seconds,
         )
 
     def _public_state(self) -> State:

@@ -1,156 +1,237 @@
-"""Tiny runs of every study, with their numbers checked, and the command line around them."""
+"""The command around the studies: options, results on disk, the ledger, the page, and what goes wrong."""
 
+import argparse
 import json
 import os
 import pathlib
+import re
+import shutil
 import subprocess
 import sys
+from html.parser import HTMLParser
 
-import jax
+import numpy as np
 import pytest
 
-from experiments import _speed_growth, _speed_job, _speed_training, evidence, speed
-from experiments.__main__ import main
+from experiments import _claims, _options, _progress, _report, _store, _study, speed
+from experiments.__main__ import STUDIES, main
 
 ROOT = pathlib.Path(__file__).parent.parent
+TINY = ["--parts", "evidence", "--points", "40", "--sizes", "1", "2", "--repeats", "1", "--compile-up-to", "0"]
 
 
-def test_evidence_agrees_with_its_integral_and_float32_errors_stay_small():
-    results = evidence.run(evidence.Config(draws=20_000, points=50))
-    assert all(abs(row["deviation"]) < 4 for row in results["monte_carlo"])
-    assert max(point["stable"] for point in results["error_over_nu"]) < 1e-5
-    assert max(point["slogdet"] for point in results["error_over_nu"]) > 1e-1
-    assert max(point["stable"] for point in results["error_over_scale"]) < 1e-4
-    assert set(evidence.plot(results)) == {"float32"}
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory):
+    out = tmp_path_factory.mktemp("command") / "results"
+    assert main(["speed", *TINY, "--no-cache", "--out", str(out)]) == 0
+    return out
 
 
-def test_speed_measures_every_form():
-    results = speed.run(speed.Config(parts=("evidence",), points=50, sizes=(2,), repeats=2, compile_up_to=2))
-    (row,) = results["evidence"]["rows"]
-    assert row["ratio"] > 0 and all(row[f"{name}_ms"] > 0 for name in ("slogdet", "stable", "missing"))
-    assert "|  2 |" in speed.report(results) and set(results["evidence"]["compile_s"]) == {"1", "2"}
-
-
-def test_speed_measures_training_and_says_that_torch_is_missing(monkeypatch):
-    monkeypatch.setitem(sys.modules, "torch", None)
-    small = {"members": 2, "rows": 16, "batch": 16, "epochs": 3, "turn_epochs": 2, "repeats": 1, "whole_runs": 1}
-    with jax.numpy_dtype_promotion("standard"), jax.numpy_rank_promotion("allow"):  # optax and Flax need them
-        results = speed.run(speed.Config(parts=("training",), **small))
-    training = results["training"]
-    assert set(training["step_ms"]) == {"ours", "jax", "floor", "large"}
-    assert all(values["median"] > 0 for values in training["step_ms"].values())
-    assert training["whole"]["ours_s"]["median"] > 0.1 and training["whole"]["diverged"] == 0
-    text = speed.report(results)
-    assert "NO PYTORCH ROWS" in text and text.count("NOT MEASURED") == 2 and "% of an epoch" in text
-    assert set(speed.plot(results)) == {"training"}
-    training["step_ms"]["floor"] = {"low": 1.0, "median": 2.0, "high": 4.0}
-    assert "NOT VALID: the floor itself varied by a factor of 4.0" in speed.report(results)
-
-
-def test_speed_judges_growth_against_the_best_of_each_round(monkeypatch):
-    seconds = iter([2.0, 24.0, 100.0, 4.0, 36.0, 200.0])  # two rounds of 2, 12 and 100 networks
-
-    def fresh(job: _speed_job.Job) -> dict[str, float]:
-        return {"wall_s": 1.0, "epoch_s": next(seconds), "peak_mb": 300.0, "diverged": 0}
-
-    monkeypatch.setattr(_speed_growth, "in_fresh_process", fresh)
-    others = {"growth_rows": (), "growth_widths": (), "growth_targets": ()}
-    results = speed.run(speed.Config(parts=("growth",), growth_members=(2, 12, 100), growth_runs=2, **others))
-    assert [row["of_best"]["median"] for row in results["growth"]["rows"]] == [1.0, 1.75, 1.0]
-    assert "MISSED : time per network and epoch within 1.3 of its best from 10 networks on: not for [12]" in (
-        speed.report(results)
-    )
-    assert set(speed.plot(results)) == {"growth"}
-
-
-def test_speed_trains_larger_jobs_for_fewer_epochs():
-    job = _speed_job.Job()
-    assert _speed_growth.shortened(job, 200.0).epochs == int(200e9 / job.flop)
-    assert _speed_growth.shortened(_speed_job.Job(members=2), 200.0).epochs == 1500
-    assert _speed_growth.shortened(_speed_job.Job(rows=10**6), 200.0).epochs == 5
-
-
-def test_speed_counts_the_products_of_an_epoch():
-    layers = 2 * 1 * 32 + 3 * 32 * 32 + 3 * 32 * 6
-    assert _speed_job.Job().flop == 2 * 270 * 100 * layers and _speed_job.Job().steps == 3
-
-
-def test_speed_leaves_out_a_peer_that_fails_and_says_so():
-    def broken() -> float:
-        raise RuntimeError("no compiler")
-
-    working, notes = _speed_training.ready({"ours": lambda: 1.0, "compiled": broken})
-    assert set(working) == {"ours"} and notes == ["LEFT OUT: torch.func, torch.compile: RuntimeError: no compiler"]
-
-
-def test_speed_names_an_unknown_part():
-    with pytest.raises(ValueError, match="parts are evidence, training, growth; got evidense"):
-        speed.run(speed.Config(parts=("evidense",)))
-
-
-def test_command_saves_results_that_can_be_drawn_again(tmp_path, capsys):
-    out = tmp_path / "results"
-    assert (
-        main(
-            [
-                "speed",
-                "--parts",
-                "evidence",
-                "--points",
-                "40",
-                "--sizes",
-                "1",
-                "2",
-                "--repeats",
-                "1",
-                "--compile-up-to",
-                "0",
-                "--out",
-                str(out),
-            ]
-        )
-        == 0
-    )
-    saved = json.loads((out / "speed.json").read_text())
-    assert saved["config"]["points"] == 40 and saved["versions"]["jax"]
-    (out / "speed_evidence.png").unlink()
-    assert main(["speed", "--plot-only", "--out", str(out)]) == 0
-    assert (out / "speed_evidence.png").stat().st_size > 1000
-    assert not [name for name in os.listdir(out) if name.startswith(".")]
+def test_command_saves_results_that_can_be_drawn_again(folder, capsys):
+    saved = json.loads((folder / "speed.json").read_text())
+    assert saved["config"]["points"] == 40 and saved["versions"]["jax"] and saved["seconds"] > 0 and saved["date"]
+    (folder / "speed_evidence.png").unlink()
+    assert main(["speed", "--plot-only", "--out", str(folder)]) == 0
+    assert (folder / "speed_evidence.png").stat().st_size > 1000
+    assert json.loads((folder / "speed.json").read_text()) == saved
+    assert not [name for name in os.listdir(folder) if name.startswith(".") and name != _store.MARK]
     assert "as printed" in capsys.readouterr().out
 
 
-def test_the_name_may_stand_behind_an_option(tmp_path):
-    options = ["--parts", "evidence", "--points", "10", "--sizes", "1", "--repeats", "1", "--compile-up-to", "0"]
-    assert main(["--out", str(tmp_path), "speed", *options]) == 0
-    assert (tmp_path / "speed.json").exists()
+def test_results_survive_the_disk(tmp_path):
+    results = {"a": np.arange(6.0).reshape(2, 3), "rows": [{"x": np.float32(1.5), "m": np.ones(2, bool)}], "text": "ν"}
+    _store.save(tmp_path, "study", {"results": results})
+    loaded = _store.load(tmp_path, "study")["results"]
+    assert np.array_equal(loaded["a"], results["a"]) and loaded["rows"][0]["x"] == 1.5 and loaded["text"] == "ν"
+    assert np.array_equal(loaded["rows"][0]["m"], [True, True]) and loaded["rows"][0]["m"].dtype == bool
+
+
+@pytest.mark.parametrize("damage", [lambda raw: raw[: len(raw) // 2], lambda raw: b"", lambda raw: b"not a zip" * 99])
+def test_damaged_results_are_refused_with_their_name(tmp_path, damage):
+    _store.save(tmp_path, "study", {"results": {"a": np.arange(1000)}})
+    path = tmp_path / "study.npz"
+    path.write_bytes(damage(path.read_bytes()))
+    with pytest.raises(_store.ResultsError, match=r"study\.npz cannot be read .*run the study again"):
+        _store.load(tmp_path, "study")
+
+
+def test_a_file_appears_whole_or_not_at_all(tmp_path, monkeypatch):
+    path = tmp_path / "result"
+    _store.write(path, b"old")
+
+    def full(*_):
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(os, "fsync", full)
+    with pytest.raises(OSError, match="No space left"):
+        _store.write(path, b"new")
+    assert path.read_bytes() == b"old" and os.listdir(tmp_path) == ["result"]
 
 
 def test_list_names_every_study(capsys):
     assert main(["--list"]) == 0
-    assert {line.split()[0] for line in capsys.readouterr().out.splitlines()} == {"evidence", "speed"}
+    assert [line.split()[0] for line in capsys.readouterr().out.splitlines()] == list(STUDIES)
+
+
+def test_every_study_keeps_the_contract():
+    for name in STUDIES:
+        study = _study.find(name)
+        assert study.Config().seed >= 0 and study.CAPTIONS and f"python -m experiments {name}" in study.__doc__
+        assert all(callable(getattr(study, part)) for part in ("run", "report", "claims", "plot"))
+        _options.make_config(study.Config, argparse.Namespace(), full=True)
+
+
+def test_full_takes_the_large_values_but_not_over_given_ones():
+    config = _study.find("circle").Config
+    assert _options.make_config(config, argparse.Namespace(), full=False).data_sets == 1
+    large = _options.make_config(config, argparse.Namespace(members=7), full=True)
+    assert large.data_sets > 1 and large.members == 7
 
 
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
         (["nonsense"], "invalid choice: 'nonsense'"),
-        (["speed", "--points", "-3"], "must not be negative; got -3"),
-        (["speed", "--colour", "red"], "unrecognized arguments: --colour red"),
-        (["evidence", "--plot-only", "--out", "{tmp}/nothing"], "no saved results"),
+        (["circle", "--members", "0"], "must be 1 or more; got 0"),
+        (["circle", "--members", "many"], "invalid whole number value: 'many'"),
+        (["circle", "--readings", "half"], "invalid choice: 'half'"),
+        (["speed", "--points", "-3"], "must be 1 or more; got -3"),
+        (["speed", "--growth-work", "inf"], "must be 1 or more; got inf"),
+        (["circle", "--colour", "red"], "unrecognized arguments: --colour red"),
+        (["--members", "3"], "invalid choice: '3'"),
     ],
 )
-def test_bad_arguments_are_named(arguments, message, tmp_path):
-    arguments = [argument.replace("{tmp}", str(tmp_path)) for argument in arguments]
-    result = subprocess.run(
-        [sys.executable, "-m", "experiments", *arguments], cwd=ROOT, capture_output=True, text=True, check=False
-    )
-    assert result.returncode != 0 and message in result.stderr
+def test_bad_arguments_are_named(arguments, message, capsys):
+    with pytest.raises(SystemExit) as stopped:
+        main(arguments)
+    assert stopped.value.code == 2 and message in capsys.readouterr().err
 
 
-def test_a_folder_that_cannot_be_written_is_named(tmp_path, capsys):
-    blocked = tmp_path / "file"
-    blocked.write_text("")
-    options = ["--parts", "evidence", "--points", "10", "--sizes", "1", "--compile-up-to", "0"]
-    assert main(["speed", *options, "--out", str(blocked / "results")]) == 1
+def test_folders_that_cannot_serve_are_named(tmp_path, capsys):
+    (tmp_path / "file").write_text("")
+    assert main(["speed", *TINY, "--out", str(tmp_path / "file" / "results")]) == 1
     assert "cannot write results" in capsys.readouterr().err
+    (tmp_path / "theirs").mkdir()
+    (tmp_path / "theirs" / "thesis.tex").write_text("years of work")
+    assert main(["speed", *TINY, "--out", str(tmp_path / "theirs")]) == 1
+    assert "holds files that were not made here (thesis.tex)" in capsys.readouterr().err
+    assert os.listdir(tmp_path / "theirs") == ["thesis.tex"]
+    assert main(["speed", "--plot-only", "--out", str(tmp_path / "empty")]) == 1
+    assert "run without --plot-only first" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("trouble", "code", "message"),
+    [(KeyboardInterrupt(), 130, "interrupted"), (OSError(28, "No space left on device"), 1, "No space left")],
+)
+def test_what_had_finished_is_kept(folder, monkeypatch, capsys, trouble, code, message):
+    before = (folder / "speed.npz").read_bytes()
+
+    def fail(config):
+        raise trouble
+
+    monkeypatch.setattr(speed, "run", fail)
+    assert main(["speed", *TINY, "--out", str(folder)]) == code
+    told = capsys.readouterr().err
+    assert message in told and "studies that had finished are saved" in told
+    assert (folder / "speed.npz").read_bytes() == before
+
+
+def test_an_interrupted_training_raises_instead_of_returning_half_of_it(monkeypatch):
+    import warnings
+
+    def interrupted(*arguments, **options):
+        warnings.warn("interrupted: the members are returned as they are", RuntimeWarning, stacklevel=1)
+
+    monkeypatch.setattr(_progress.mder, "fit_ensemble", interrupted)
+    with pytest.raises(KeyboardInterrupt):
+        _progress.train("study")
+
+
+def test_intervals_cover_as_they_say():
+    rng = np.random.default_rng(1)
+    hits = [(ends := _claims.interval(rng.normal(size=60), np.mean))[1] < 0 < ends[2] for _ in range(200)]
+    assert 0.88 < np.mean(hits) < 0.99
+    assert _claims.share(42, 100) == pytest.approx((0.42, 0.3283, 0.5177), abs=1e-3)  # Wilson, from a table
+    assert _claims.decide(False, True) == "holds in part"
+
+
+class Page(HTMLParser):
+    """Collects what a page would load, and which tags stay open."""
+
+    def __init__(self):
+        super().__init__()
+        self.loads, self.open, self.text = [], [], []
+
+    def handle_starttag(self, tag, attributes):
+        values = dict(attributes)
+        self.loads += [values[name] for name in ("src", "href") if name in values]
+        if tag not in ("meta", "link", "img", "br"):
+            self.open.append(tag)
+
+    def handle_endtag(self, tag):
+        assert self.open.pop() == tag
+
+    def handle_data(self, data):
+        self.text.append(data)
+
+
+@pytest.fixture
+def page(folder, monkeypatch):
+    claim = _claims.Claim("Sec. 1", "a < b & c", "a | b", "", "0.5 (0.4 to 0.6)", _claims.IN_PART)
+    monkeypatch.setattr(speed, "claims", lambda results: [claim])
+    _report.write(folder, list(STUDIES))
+    return folder / "report.html"
+
+
+def test_page_is_one_file_with_all_figures_and_claims(page):
+    parser = Page()
+    parser.feed(page.read_text())
+    assert not parser.open
+    assert all(item.startswith(("#", "data:")) for item in parser.loads)
+    assert sum(item.startswith("data:image/png") for item in parser.loads) == 1
+    text = "".join(parser.text)
+    assert "a < b & c" in text and "1 holds in part" in text and "Misprints" in text
+    (row,) = json.loads(page.with_name("ledger.json").read_text())
+    assert row["study"] == "speed" and row["verdict"] == "holds in part"
+    assert "a \\| b" in page.with_name("ledger.md").read_text()
+
+
+@pytest.mark.skipif(not shutil.which("chromium"), reason="needs Debian's chromium")
+def test_page_opens_in_a_browser_without_an_error(page, tmp_path):
+    shot = tmp_path / "page.png"
+    command = ["chromium", "--headless", "--no-sandbox", "--disable-gpu", "--enable-logging=stderr", "--v=0"]
+    options = [f"--user-data-dir={tmp_path}", "--window-size=400,800", f"--screenshot={shot}", page.as_uri()]
+    result = subprocess.run([*command, *options], capture_output=True, text=True, timeout=120, check=True)
+    assert shot.stat().st_size > 5000
+    assert not re.findall(r"CONSOLE.*", result.stderr)
+
+
+def test_help_is_there_without_starting_jax():
+    script = """
+import sys
+from experiments.__main__ import main
+try:
+    main(["--help"])
+finally:
+    assert "jax" not in sys.modules
+"""
+    done = subprocess.run([sys.executable, "-c", script], cwd=ROOT, capture_output=True, text=True, check=False)
+    assert done.returncode == 0 and "report.html" in done.stdout, done.stderr
+
+
+@pytest.mark.slow
+def test_the_whole_ledger(tmp_path):
+    out = tmp_path / "results"
+    command = [sys.executable, "-m", "experiments", "--out", str(out), "--no-cache"]
+    subprocess.run(command, cwd=ROOT, check=True)
+    ledger = json.loads((out / "ledger.json").read_text())
+    in_paper = {name for name, (_, in_paper) in STUDIES.items() if in_paper}
+    assert {row["study"] for row in ledger} == in_paper
+    verdicts = {row["claim"]: row["verdict"] for row in ledger}
+    assert set(verdicts.values()) <= {_claims.HOLDS, _claims.IN_PART, _claims.FAILS, _claims.OPEN}
+    assert verdicts["ν falls significantly towards the centre of t, where data are sparse"] == "holds"
+    for name in in_paper:
+        labels = {path.stem for path in out.glob(f"{name}_*.png")}
+        assert labels == {f"{name}_{label}" for label in _study.find(name).CAPTIONS}
+        assert {path.stem for path in out.glob(f"{name}_*.pdf")} == labels

@@ -1,0 +1,60 @@
+"""Rows of the ledger: a claim of the paper, the number that tests it, and the verdict that follows from the number."""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+HOLDS, IN_PART, FAILS, OPEN = "holds", "holds in part", "does not hold", "cannot be decided"
+
+
+@dataclass(frozen=True)
+class Claim:
+    """One row.
+
+    Args:
+      where: section and label in the paper.
+      claim: in our words.
+      statistic: the number that tests it.
+      paper: its value as the paper prints it, or empty.
+      ours: the value found here, with an interval where it is an estimate.
+      verdict: one of `HOLDS`, `IN_PART`, `FAILS`, `OPEN`.
+    """
+
+    where: str
+    claim: str
+    statistic: str
+    paper: str
+    ours: str
+    verdict: str
+
+
+def decide(holds: Any, in_part: Any = False) -> str:
+    """The verdict of one or two conditions."""
+    return HOLDS if holds else IN_PART if in_part else FAILS
+
+
+def interval(
+    values: np.ndarray, statistic: Callable[..., Any] = np.median, level: float = 0.95, draws: int = 2000
+) -> tuple[float, float, float]:
+    """A statistic over the first axis with its percentile bootstrap interval: value, lower and upper end."""
+    values = np.asarray(values)
+    rng = np.random.default_rng(0)
+    again = statistic(values[rng.integers(0, len(values), (draws, len(values)))], axis=1)
+    low, high = np.quantile(again, [(1 - level) / 2, (1 + level) / 2])
+    return float(statistic(values, axis=0)), float(low), float(high)
+
+
+def share(count: int, total: int, level: float = 0.95) -> tuple[float, float, float]:
+    """A share with its Wilson interval."""
+    from scipy import stats
+
+    found = stats.binomtest(int(count), int(total)).proportion_ci(level, "wilson")
+    return count / total, float(found.low), float(found.high)
+
+
+def shown(estimate: tuple[float, float, float], form: str = ".3g") -> str:
+    """An estimate and its interval as text."""
+    value, low, high = estimate
+    return f"{value:{form}} ({low:{form}} to {high:{form}})"

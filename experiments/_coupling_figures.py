@@ -1,0 +1,55 @@
+"""Pictures of networks with different couplings."""
+
+from typing import Any
+
+import numpy as np
+
+from experiments import _circle
+from experiments._claims import interval
+from experiments._coupling_claims import statistics
+from experiments._figures import new_figure
+
+CAPTIONS = {
+    "over_r": "The same circle with couplings ν = r κ from 0.1 to 100: NLL per point, mean ν, standard deviations along "
+    "the radius (medians over t; the true noise is 0.1), and κ (medians over t). Means over networks with bootstrap "
+    "intervals of 95 %. Grey lines: κ left free, from two starts.",
+}
+FREE_STYLES = ("--", ":")
+PANELS: tuple[tuple[str, dict[str, str], str], ...] = (
+    ("NLL per point (nats)", {"train": "training", "fresh": "fresh data"}, "fresh"),
+    ("mean ν", {"nu_centre": "centre (sparse)", "nu_ends": "ends (dense)"}, ""),
+    (
+        "standard deviation along the radius",
+        {"aleatoric": "aleatoric", "epistemic": "epistemic", "total": "total", "error": "error of μ (rms)"},
+        "",
+    ),
+    ("κ after training", {"kappa": "coupled, κ = ν/r"}, "kappa"),
+)
+
+
+def plot(results: dict[str, Any]) -> dict[str, Any]:
+    """Four panels over r."""
+    figure, panels = new_figure(2, rows=2, width=4.6, height=3.1)
+    values = statistics(results)
+    couplings = len(results["r"])
+    for axes, (label, lines, free) in zip(panels.flat, PANELS, strict=True):
+        for number, (name, note) in enumerate(lines.items()):
+            _line(axes, results["r"], values[name][:couplings], f"C{number}", note)
+        for place, start in enumerate(results["start"] if free else []):
+            level = float(np.mean(values[free][couplings + place]))
+            axes.axhline(level, color="0.5", linestyle=FREE_STYLES[place % 2], label=f"free κ, from {start:.2g}")
+        axes.set_xscale("log")
+        axes.set_xlabel("coupling r = ν/κ")
+        axes.set_ylabel(label)
+    panels[1, 0].axhline(_circle.NOISE, color="0.5", linestyle="--", label="true noise")
+    panels[1, 0].set_ylim(bottom=0)
+    panels[1, 1].set_yscale("log")
+    for axes in panels.flat:
+        axes.legend()
+    return {"over_r": figure}
+
+
+def _line(axes: Any, couplings: list[float], values: np.ndarray, colour: str, label: str) -> None:
+    middle, low, high = np.array([interval(value, np.mean) for value in values]).T
+    axes.plot(couplings, middle, color=colour, marker=".", label=label)
+    axes.fill_between(couplings, low, high, color=colour, alpha=0.15, linewidth=0)

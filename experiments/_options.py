@@ -1,0 +1,62 @@
+"""A study's config as options of the command line."""
+
+import argparse
+import dataclasses
+from collections.abc import Callable
+from typing import Any
+
+_UNSET = object()
+
+
+def option(
+    default: Any, text: str, full: Any = _UNSET, least: float = 1, choices: tuple[str, ...] | None = None
+) -> Any:
+    """A field of a config: default, what it is, value with ``--full``, the least and the only values allowed."""
+    large = default if full is _UNSET else full
+    return dataclasses.field(
+        default=default, metadata={"help": text, "full": large, "least": least, "choices": choices}
+    )
+
+
+def add_options(parser: argparse.ArgumentParser, config: type) -> None:
+    """One ``--option`` for each field; only what is given appears in the parsed options."""
+    for field in dataclasses.fields(config):
+        default, meta = field.default, field.metadata
+        many = isinstance(default, tuple)
+        kind = type(default[0] if many else default)
+        note = f"{meta['help']} (default {_shown(default)}"
+        note += f", with --full {_shown(meta['full'])})" if meta["full"] != default else ")"
+        parser.add_argument(
+            "--" + field.name.replace("_", "-"),
+            type=_at_least(kind, meta["least"]),
+            nargs="+" if many else None,
+            choices=meta["choices"],
+            default=argparse.SUPPRESS,
+            metavar=None if meta["choices"] else "N" if kind is int else "X",
+            help=note,
+        )
+
+
+def make_config(config: type, options: argparse.Namespace, full: bool) -> Any:
+    """The config with its defaults, or those of ``--full``, and what the options say."""
+    values = {field.name: field.metadata["full"] for field in dataclasses.fields(config) if full}
+    given = {field.name: getattr(options, field.name, _UNSET) for field in dataclasses.fields(config)}
+    values |= {
+        name: tuple(value) if isinstance(value, list) else value for name, value in given.items() if value is not _UNSET
+    }
+    return config(**values)
+
+
+def _shown(default: Any) -> str:
+    return " ".join(map(str, default)) if isinstance(default, tuple) else str(default)
+
+
+def _at_least(kind: type, least: float) -> Callable[[str], Any]:
+    def parse(text: str) -> Any:
+        value = kind(text)
+        if kind is not str and not least <= value < float("inf"):
+            raise argparse.ArgumentTypeError(f"must be {least:g} or more; got {text}")
+        return value
+
+    parse.__name__ = "whole number" if kind is int else "number" if kind is float else kind.__name__
+    return parse

@@ -1,0 +1,94 @@
+"""Results on disk: one npz that holds everything, and a json beside it to read; files appear whole or not at all."""
+
+import contextlib
+import io
+import json
+import os
+import pathlib
+import tempfile
+import zipfile
+from typing import Any
+
+import numpy as np
+
+MARK = ".mder_jax_experiments"
+ARRAY = "array in npz"
+
+
+class ResultsError(Exception):
+    """What the user asked for cannot be done; the message says why."""
+
+
+def open_folder(folder: pathlib.Path) -> None:
+    """Make the folder for results, or check that it is one: nobody else's files may be mixed with ours."""
+    folder.mkdir(parents=True, exist_ok=True)
+    if not (folder / MARK).exists():
+        others = sorted(path.name for path in folder.iterdir())
+        if others:
+            named = ", ".join(others[:3]) + (", ..." if len(others) > 3 else "")
+            raise ResultsError(
+                f"{folder} holds files that were not made here ({named}); name another folder with --out"
+            )
+        write(folder / MARK, b"Results of python -m experiments. Files here are replaced by later runs.\n")
+
+
+def write(path: pathlib.Path, content: bytes) -> None:
+    """Write a file whole or not at all."""
+    with tempfile.NamedTemporaryFile(dir=path.parent, prefix=f".{path.name}.", delete=False) as draft:
+        try:
+            draft.write(content)
+            draft.flush()
+            os.fsync(draft.fileno())
+            os.chmod(draft.name, 0o644)
+            os.replace(draft.name, path)
+        except BaseException:
+            with contextlib.suppress(FileNotFoundError):
+                os.unlink(draft.name)
+            raise
+
+
+def save(folder: pathlib.Path, name: str, document: dict[str, Any]) -> None:
+    """A document of dicts, lists, numbers, text and arrays as ``name.npz``, and without the arrays as ``name.json``."""
+    arrays: dict[str, np.ndarray] = {}
+    text = json.dumps(_take_arrays(document, "", arrays), indent=1)
+    packed = io.BytesIO()
+    np.savez_compressed(packed, document=np.array(text), **arrays)
+    write(folder / f"{name}.npz", packed.getvalue())
+    write(folder / f"{name}.json", text.encode())
+
+
+def load(folder: pathlib.Path, name: str) -> dict[str, Any]:
+    """A saved document, arrays included."""
+    path = folder / f"{name}.npz"
+    if not path.exists():
+        raise ResultsError(f"no saved results at {path}; run without --plot-only first")
+    try:
+        with np.load(io.BytesIO(path.read_bytes())) as packed:
+            return _put_arrays(json.loads(str(packed["document"])), packed)
+    except (ValueError, KeyError, EOFError, zipfile.BadZipFile) as error:
+        raise ResultsError(f"{path} cannot be read ({error}); run the study again") from None
+
+
+def _take_arrays(value: Any, path: str, arrays: dict[str, np.ndarray]) -> Any:
+    if isinstance(value, dict):
+        return {
+            str(key): _take_arrays(item, f"{path}.{key}" if path else str(key), arrays) for key, item in value.items()
+        }
+    if isinstance(value, list | tuple):
+        return [_take_arrays(item, f"{path}.{number}", arrays) for number, item in enumerate(value)]
+    if isinstance(value, np.generic) or (hasattr(value, "ndim") and value.ndim == 0):
+        return value.item()
+    if hasattr(value, "__array__"):
+        arrays[path] = np.asarray(value)
+        return {ARRAY: path, "shape": list(arrays[path].shape)}
+    return value
+
+
+def _put_arrays(value: Any, arrays: Any) -> Any:
+    if isinstance(value, dict):
+        return (
+            arrays[value[ARRAY]] if ARRAY in value else {key: _put_arrays(item, arrays) for key, item in value.items()}
+        )
+    if isinstance(value, list):
+        return [_put_arrays(item, arrays) for item in value]
+    return value

@@ -1,0 +1,72 @@
+"""Tiny runs of the speed study, with their numbers checked."""
+
+import sys
+
+import jax
+import pytest
+
+from experiments import _speed_growth, _speed_job, _speed_training, speed
+
+
+def test_speed_measures_every_form():
+    results = speed.run(speed.Config(parts=("evidence",), points=50, sizes=(2,), repeats=2, compile_up_to=2))
+    (row,) = results["evidence"]["rows"]
+    assert row["ratio"] > 0 and all(row[f"{name}_ms"] > 0 for name in ("slogdet", "stable", "missing"))
+    assert "|  2 |" in speed.report(results) and set(results["evidence"]["compile_s"]) == {"1", "2"}
+
+
+def test_speed_measures_training_and_says_that_torch_is_missing(monkeypatch):
+    monkeypatch.setitem(sys.modules, "torch", None)
+    small = {"members": 2, "rows": 16, "batch": 16, "epochs": 3, "turn_epochs": 2, "repeats": 1, "whole_runs": 1}
+    with jax.numpy_dtype_promotion("standard"), jax.numpy_rank_promotion("allow"):  # optax and Flax need them
+        results = speed.run(speed.Config(parts=("training",), **small))
+    training = results["training"]
+    assert set(training["step_ms"]) == {"ours", "jax", "floor", "large"}
+    assert all(values["median"] > 0 for values in training["step_ms"].values())
+    assert training["whole"]["ours_s"]["median"] > 0.1 and training["whole"]["diverged"] == 0
+    text = speed.report(results)
+    assert "NO PYTORCH ROWS" in text and text.count("NOT MEASURED") == 2 and "% of an epoch" in text
+    assert set(speed.plot(results)) == {"training"}
+    training["step_ms"]["floor"] = {"low": 1.0, "median": 2.0, "high": 4.0}
+    assert "NOT VALID: the floor itself varied by a factor of 4.0" in speed.report(results)
+
+
+def test_speed_judges_growth_against_the_best_of_each_round(monkeypatch):
+    seconds = iter([2.0, 24.0, 100.0, 4.0, 36.0, 200.0])  # two rounds of 2, 12 and 100 networks
+
+    def fresh(job: _speed_job.Job) -> dict[str, float]:
+        return {"wall_s": 1.0, "epoch_s": next(seconds), "peak_mb": 300.0, "diverged": 0}
+
+    monkeypatch.setattr(_speed_growth, "in_fresh_process", fresh)
+    others = {"growth_rows": (), "growth_widths": (), "growth_targets": ()}
+    results = speed.run(speed.Config(parts=("growth",), growth_members=(2, 12, 100), growth_runs=2, **others))
+    assert [row["of_best"]["median"] for row in results["growth"]["rows"]] == [1.0, 1.75, 1.0]
+    assert "MISSED : time per network and epoch within 1.3 of its best from 10 networks on: not for [12]" in (
+        speed.report(results)
+    )
+    assert set(speed.plot(results)) == {"growth"}
+
+
+def test_speed_trains_larger_jobs_for_fewer_epochs():
+    job = _speed_job.Job()
+    assert _speed_growth.shortened(job, 200.0).epochs == int(200e9 / job.flop)
+    assert _speed_growth.shortened(_speed_job.Job(members=2), 200.0).epochs == 1500
+    assert _speed_growth.shortened(_speed_job.Job(rows=10**6), 200.0).epochs == 5
+
+
+def test_speed_counts_the_products_of_an_epoch():
+    layers = 2 * 1 * 32 + 3 * 32 * 32 + 3 * 32 * 6
+    assert _speed_job.Job().flop == 2 * 270 * 100 * layers and _speed_job.Job().steps == 3
+
+
+def test_speed_leaves_out_a_peer_that_fails_and_says_so():
+    def broken() -> float:
+        raise RuntimeError("no compiler")
+
+    working, notes = _speed_training.ready({"ours": lambda: 1.0, "compiled": broken})
+    assert set(working) == {"ours"} and notes == ["LEFT OUT: torch.func, torch.compile: RuntimeError: no compiler"]
+
+
+def test_speed_names_an_unknown_part():
+    with pytest.raises(ValueError, match="parts are evidence, training, growth; got evidense"):
+        speed.run(speed.Config(parts=("evidense",)))
