@@ -114,22 +114,6 @@ def correlation(L: np.ndarray) -> np.ndarray:
     return L[..., 1, 0] / np.hypot(L[..., 1, 0], L[..., 1, 1])
 
 
-def quadrant_correlations(niw: mder.NIW, t: np.ndarray = GRID) -> np.ndarray:
-    """Each member's median correlation over the middle 60 % of each quadrant: (M, 4)."""
-    rho = correlation(np.asarray(niw.L))
-    return np.stack([np.median(rho[:, middle], axis=1) for middle in quadrant_middles(t)], axis=1)
-
-
-def correlation_error(L: np.ndarray, t: np.ndarray = GRID) -> np.ndarray:
-    """|predicted − true correlation|, from 0 to 2: (M, T, 2, 2) -> (M, T)."""
-    return np.abs(correlation(L) - true_correlation(t))
-
-
-def distance_from_circle(mu: np.ndarray) -> np.ndarray:
-    """| ‖μ‖ − 1 |, whatever the angle: (..., 2) -> (...)."""
-    return np.abs(np.linalg.norm(np.asarray(mu), axis=-1) - 1)
-
-
 def error_of_mean(mu: np.ndarray, t: np.ndarray = GRID) -> np.ndarray:
     """‖μ − (cos t, sin t)‖: (M, T, 2) -> (M, T)."""
     return np.linalg.norm(np.asarray(mu) - true_mean(t), axis=-1)

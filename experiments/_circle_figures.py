@@ -57,7 +57,9 @@ def _predictions(mu: np.ndarray) -> Any:
 
     figure, axes = new_figure(width=4.6, height=3.8)
     segments = np.stack([mu[:, :-1], mu[:, 1:]], axis=2).reshape(-1, 2, 2)
-    lines = LineCollection(segments, array=np.tile(GRID[:-1], len(mu)), linewidths=0.5, alpha=0.35, rasterized=True)
+    lines = LineCollection(
+        list(segments), array=np.tile(GRID[:-1], len(mu)), linewidths=0.5, alpha=0.35, rasterized=True
+    )
     lines.set_clim(0, 2 * np.pi)
     axes.add_collection(lines)
     angles = np.linspace(0, 2 * np.pi, 200)

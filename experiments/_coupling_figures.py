@@ -10,7 +10,7 @@ from experiments._coupling_claims import statistics
 from experiments._figures import new_figure
 
 CAPTIONS = {
-    "over_r": "The same circle with couplings ν = r κ from 0.1 to 100: NLL per point, mean ν, standard deviations along "
+    "over_r": "The circle with couplings ν = r κ from 0.1 to 100: NLL per point, mean ν, standard deviations along "
     "the radius (medians over t; the true noise is 0.1), and κ (medians over t). Means over networks with bootstrap "
     "intervals of 95 %. Grey lines: κ left free, from two starts.",
 }

@@ -36,7 +36,7 @@ def _surface(results: dict[str, Any]) -> Any:
     axes.set_ylabel("κ", labelpad=8)
     axes.set_zlabel("β(1+κ)/κ (units of y²)", labelpad=4)
     axes.view_init(24, -125)
-    axes.set_box_aspect((4, 4, 3.4), zoom=0.9)
+    axes.set_box_aspect((4, 4, 3.4), zoom=1.1)
     return figure
 
 
@@ -75,13 +75,13 @@ def _training(results: dict[str, Any]) -> Any:
         shift = {"none": 0.0, "amini2020": -0.15, "meinert2021": 0.15}[phi]
         _column(right, places[lam] + shift, values[:, -1], color, "s" if phi == "meinert2021" else "o")
     left.set(xlabel="epoch", ylabel="κ = aleatoric / epistemic")
-    left.legend()
+    left.legend(loc="lower center", bbox_to_anchor=(0.5, 1.0), ncols=4)
     right.set_yscale("log")
     right.set_xticks(list(places.values()), [f"{lam:g}" for lam in places])
     right.set(xlabel="λ", ylabel="κ at the end of training")
     for phi, marker in (("amini2020", "o"), ("meinert2021", "s")):
         right.plot([], [], marker, color="0.3", label=LABELS[phi])
-    right.legend()
+    right.legend(loc="lower center", bbox_to_anchor=(0.5, 1.0), ncols=2)
     return figure
 
 

@@ -1,25 +1,27 @@
-r"""Maximum-likelihood fits of ν and the scale matrix S of many Student-t samples, n = 1 or 2, of many sizes, all at once.
+r"""Maximum-likelihood fits of ν and the scale matrix S of many Student-t samples of many sizes, n = 1 and 2.
 
-The location is fixed at 0. With :math:`q = y^\top S^{-1} y = θ·x` and x = (y₁², 2y₁y₂, y₂²) a fit works on u = (ln ν, θ),
-θ the lower triangle of S⁻¹. As q is linear in θ, the mean negative log likelihood
+The location is fixed at 0. With :math:`q = y^\top S^{-1} y = θ·x` and x = (y₁², 2y₁y₂, y₂²) a fit works on
+u = (1/ν, θ), where θ is the lower triangle of S⁻¹. In 1/ν the likelihood is nearly a parabola, even where the best ν is
+∞. As q is linear in θ, the mean negative log likelihood
 
-.. math:: \tfrac{ν+n}2\, \overline{\ln(1 + q/ν)} - \ln\frac{Γ(\frac{ν+n}2)}{Γ(\frac ν2)} + \tfrac n2 \ln πν - \tfrac12 \ln|S^{-1}|
+.. math:: \tfrac{ν+n}2\, \overline{\ln(1 + q/ν)} - \ln\frac{Γ(\frac{ν+n}2)}{Γ(\frac ν2)} + \tfrac n2 \ln πν
+          - \tfrac12 \ln|S^{-1}|
 
-and its derivatives need only averages of ln(1 + q/ν) and of 1, x, x xᵀ over powers of ν + q, which come from one pass over
-the points. Samples with n = 1 have y₂ = 0 and θ held at (θ₁, 0, 1). All samples are cut into blocks of `WIDTH` points, the
-last one padded with weight 0, so that they share one array and one compiled program.
+and its derivatives need only averages of ln(1 + q/ν) and of 1, x, x xᵀ over powers of ν + q, which come from one pass
+over the points. Samples with n = 1 have y₂ = 0 and θ held at (θ₁, 0, 1). All samples are cut into blocks of `WIDTH`
+points, the last one padded with weight 0, so that they share one array and one compiled program.
 """
 
 import math
 from collections.abc import Callable
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 from jax import Array, lax
+from jax.scipy.special import digamma, gammaln, polygamma
 
-import mder_jax as mder
 from mder_jax import linalg
 
 WIDTH = 25
@@ -33,11 +35,11 @@ DETERMINANT = np.array([[0.0, 0.0, 1.0], [0.0, -2.0, 0.0], [1.0, 0.0, 0.0]])  # 
 class Samples(NamedTuple):
     """Points y (2, B, WIDTH) with weights (B, WIDTH), the fit of each block (B,), and of each fit size and n (F,)."""
 
-    y: Array
-    weights: Array
-    fit: Array
-    sizes: Array
-    targets: Array
+    y: Any
+    weights: Any
+    fit: Any
+    sizes: Any
+    targets: Any
 
 
 class Fit(NamedTuple):
@@ -82,7 +84,8 @@ def averages(nu: Array, theta: Array, samples: Samples) -> Array:
 
 def likelihood(u: Array, samples: Samples) -> Fit:
     """The mean negative log likelihood of each sample with its gradient and Hessian in u."""
-    nu, theta, half = jnp.exp(u[:, 0]), u[:, 1:], 0.5 * (jnp.exp(u[:, 0]) + samples.targets)
+    nu, theta = 1 / u[:, 0], u[:, 1:]
+    half = 0.5 * (nu + samples.targets)
     mean = averages(nu, theta, samples)
     (log, r1, r2), x1, x2, xx = mean[:3], mean[3:6].T, mean[6:9].T, jnp.moveaxis(mean[9 + PLACES], -1, 0)
     gamma, by_nu, by_nu_twice = nu_part(nu, samples.targets)
@@ -91,26 +94,20 @@ def likelihood(u: Array, samples: Samples) -> Fit:
     by_nu_twice = by_nu_twice + r1 - 1 / nu + half * (1 / nu**2 - r2)
     by_theta = by_theta + half[:, None] * x1
     by_theta_twice = by_theta_twice - half[:, None, None] * xx
-    mixed = nu[:, None] * (0.5 * x1 - half[:, None] * x2)
-    corner = nu**2 * by_nu_twice + nu * by_nu
+    mixed = -(nu[:, None] ** 2) * (0.5 * x1 - half[:, None] * x2)  # dν/du = −ν²
+    corner = nu**4 * by_nu_twice + 2 * nu**3 * by_nu
     above = jnp.concatenate([corner[:, None], mixed], axis=1)
     below = jnp.concatenate([mixed[:, :, None], by_theta_twice], axis=2)
-    gradient = jnp.concatenate([(nu * by_nu)[:, None], by_theta], axis=1)
+    gradient = jnp.concatenate([(-(nu**2) * by_nu)[:, None], by_theta], axis=1)
     return Fit(u, half * log + gamma + det, gradient, jnp.concatenate([above[:, None], below], axis=1))
 
 
 def nu_part(nu: Array, targets: Array) -> tuple[Array, Array, Array]:
     """n/2 ln πν − lnΓ((ν+n)/2) + lnΓ(ν/2) with its first and second derivative in ν."""
-
-    def part(nu: Array) -> Array:
-        ratios = [mder.special.log_gamma_ratio(nu / 2, n) for n in (1, 2)]
-        return 0.5 * targets * jnp.log(math.pi * nu) - jnp.where(targets == 1, *ratios)
-
-    def slope(nu: Array) -> tuple[Array, Array]:
-        return jax.jvp(part, (nu,), (jnp.ones_like(nu),))
-
-    (value, first), (_, second) = jax.jvp(slope, (nu,), (jnp.ones_like(nu),))
-    return value, first, second
+    halves = jnp.stack([nu, nu + targets]) / 2
+    value, first, second = (-jnp.diff(f(halves), axis=0)[0] for f in (gammaln, digamma, lambda x: polygamma(1, x)))
+    half = 0.5 * targets
+    return value + half * jnp.log(math.pi * nu), 0.5 * first + half / nu, 0.25 * second - half / nu**2
 
 
 def theta_part(theta: Array) -> tuple[Array, Array, Array]:
@@ -125,11 +122,14 @@ def theta_part(theta: Array) -> tuple[Array, Array, Array]:
 
 def start(samples: Samples) -> Array:
     """ν = 4 and a diagonal S of 1.5 times the geometric mean of |y_j|, which outliers hardly move."""
-    logs = jnp.sum(samples.weights * jnp.log(jnp.abs(samples.y)), axis=2)
-    means = jax.ops.segment_sum(logs.T, samples.fit, len(samples.sizes), indices_are_sorted=True) / samples.sizes[:, None]
+    away = jnp.where(samples.y == 0, 1.0, jnp.abs(samples.y))
+    logs = jnp.sum(samples.weights * jnp.log(away), axis=2)
+    means = (
+        jax.ops.segment_sum(logs.T, samples.fit, len(samples.sizes), indices_are_sorted=True) / samples.sizes[:, None]
+    )
     inverse = jnp.exp(-2 * (means + math.log(1.5)))
     zero = jnp.zeros_like(inverse[:, 0])
-    return jnp.stack([zero + math.log(4.0), inverse[:, 0], zero, inverse[:, 1]], axis=1)
+    return jnp.stack([zero + 0.25, inverse[:, 0], zero, inverse[:, 1]], axis=1)
 
 
 def box(targets: Array, low: Array, high: Array) -> tuple[Array, Array]:
@@ -139,8 +139,8 @@ def box(targets: Array, low: Array, high: Array) -> tuple[Array, Array]:
     nu = jnp.ones_like(targets)[:, None]
     lower = jnp.where(one, jnp.array([-math.inf, 0.0, 1.0]), -free)
     return (
-        jnp.concatenate([nu * jnp.log(low), lower], axis=1),
-        jnp.concatenate([nu * jnp.log(high), jnp.where(one, held, free)], axis=1),
+        jnp.concatenate([nu / high, lower], axis=1),
+        jnp.concatenate([nu / low, jnp.where(one, held, free)], axis=1),
     )
 
 
@@ -150,18 +150,24 @@ def projected_gradient(found: Fit, low: Array, high: Array) -> Array:
 
 
 def newton_step(found: Fit, damping: Array, low: Array, high: Array) -> Array:
-    """−(H + damping)⁻¹ g over what is not held at an edge of the box; NaN where that matrix is not positive definite."""
+    """u + d with the d of least g·d + ½ d·M d, M = H + damping, and ν in its box; NaN where M is not positive definite.
+
+    What is held at an edge of the box does not move. Where ν would leave the box it goes to the edge, and the others go
+    where they then should: d + M⁻¹e₁ (t − d₁)/(M⁻¹)₁₁ is the least point with d₁ = t.
+    """
     u, g, H = found.u, found.gradient, found.hessian
     held = ((u <= low) & (g >= 0)) | ((u >= high) & (g <= 0))
     one = jnp.eye(u.shape[1])
     matrix = jnp.where(held[:, :, None] | held[:, None, :], one, H + damping[:, None, None] * one)
     factor = linalg.whiten_columns(linalg.cholesky(matrix), jnp.broadcast_to(one, matrix.shape))
-    white = jnp.sum(factor * jnp.where(held, 0.0, g)[:, None, :], axis=2)
-    return -jnp.sum(factor * white[:, :, None], axis=1)
+    inverse = linalg.matmul(jnp.swapaxes(factor, 1, 2), factor)
+    step = -jnp.sum(inverse * jnp.where(held, 0.0, g)[:, None, :], axis=2)
+    excess = jnp.clip(step[:, 0], low[:, 0] - u[:, 0], high[:, 0] - u[:, 0]) - step[:, 0]
+    return jnp.clip(u + step + inverse[:, 0] * (excess / inverse[:, 0, 0])[:, None], low, high)
 
 
 def minimise(evaluate: Callable[[Array], Fit], u: Array, low: Array, high: Array) -> tuple[Fit, Array]:
-    """Projected, damped Newton: a step that does not descend is taken back and the damping raised; also the steps taken."""
+    """Projected, damped Newton: a step that does not descend is taken back and the damping raised; fits and steps."""
 
     def unfinished(state: tuple[Fit, Array, Array]) -> Array:
         found, _, step = state
@@ -169,15 +175,17 @@ def minimise(evaluate: Callable[[Array], Fit], u: Array, low: Array, high: Array
 
     def improve(state: tuple[Fit, Array, Array]) -> tuple[Fit, Array, Array]:
         found, damping, step = state
-        trial = evaluate(jnp.clip(found.u + newton_step(found, damping, low, high), low, high))
+        trial = evaluate(newton_step(found, damping, low, high))
         better = trial.value <= found.value + 1e-13  # rounding must not stop the last steps
-        kept = jax.tree.map(lambda new, old: jnp.where(better.reshape(-1, *[1] * (new.ndim - 1)), new, old), trial, found)
+        kept = jax.tree.map(
+            lambda new, old: jnp.where(better.reshape(-1, *[1] * (new.ndim - 1)), new, old), trial, found
+        )
         return kept, jnp.where(better, damping / 10, jnp.maximum(10 * damping, 1e-3)), step + 1
 
     # the first step goes nowhere and evaluates the start, so that the likelihood is compiled once
     one = jnp.broadcast_to(jnp.eye(u.shape[1]), (*u.shape, u.shape[1]))
     nowhere = Fit(jnp.clip(u, low, high), jnp.full(len(u), jnp.inf), jnp.zeros_like(u), one)
-    found, _, steps = lax.while_loop(unfinished, improve, (nowhere, jnp.full(len(u), DAMP), jnp.zeros((), int)))
+    found, _, steps = lax.while_loop(unfinished, improve, (nowhere, jnp.full(len(u), 0.1), jnp.zeros((), int)))
     return found, steps
 
 

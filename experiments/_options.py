@@ -3,7 +3,7 @@
 import argparse
 import dataclasses
 from collections.abc import Callable
-from typing import Any
+from typing import Any, cast
 
 _UNSET = object()
 
@@ -18,10 +18,10 @@ def option(
     )
 
 
-def add_options(parser: argparse.ArgumentParser, config: type) -> None:
+def add_options(parser: argparse._ActionsContainer, config: type) -> None:
     """One ``--option`` for each field; only what is given appears in the parsed options."""
     for field in dataclasses.fields(config):
-        default, meta = field.default, field.metadata
+        default, meta = cast(Any, field.default), field.metadata
         many = isinstance(default, tuple)
         kind = type(default[0] if many else default)
         note = f"{meta['help']} (default {_shown(default)}"

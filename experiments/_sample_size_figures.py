@@ -13,7 +13,7 @@ CAPTIONS = {
     "correlation. Means over data sets with bootstrap intervals of 95 %. Networks of all sizes take equal steps of "
     "the optimiser (solid) or equal passes over the data (dashed). Centre and ends are within π/4 of π and of 0, 2π; "
     "flips are within π/8 of 0.5π, π, 1.5π, and the other two regions of the correlation leave them out.",
-    "over_t": "ν (left) and the error of the correlation (right) over t, medians over all networks of a sample size.",
+    "over_t": "ν (left) and the error of the correlation (right) over t, means over all networks of a sample size.",
 }
 PANELS = (
     ("mean ν", {"nu_centre": "centre (sparse)", "nu_ends": "ends (dense)"}),
@@ -21,6 +21,7 @@ PANELS = (
     ("mean error of μ", {"error_middle": "0.5π to 1.5π", "error_rest": "elsewhere"}),
     ("mean error of ρ", {"off_flips": "at sign flips", "off_middle": "0.5π to 1.5π", "off_rest": "elsewhere"}),
 )
+GATE = (2.8, 13.3)  # ν lies between 3 and 13
 LINES = {"steps": "-", "epochs": "--"}
 
 
@@ -41,6 +42,7 @@ def _over_n(results: dict[str, Any]) -> Any:
         axes.set_xlabel("points to train on")
         axes.set_ylabel(label)
         axes.legend()
+    panels[0, 0].set_ylim(GATE)
     panels[1, 0].set_yscale("log")
     panels[1, 0].set_yticks([0.02, 0.05, 0.1, 0.2, 0.5], ["0.02", "0.05", "0.1", "0.2", "0.5"])
     panels[1, 0].minorticks_off()
@@ -62,11 +64,12 @@ def _over_t(results: dict[str, Any]) -> Any:
     for (left, right), (budget, found) in zip(panels, budgets.items(), strict=True):
         off = np.abs(found["correlation"] - _circle.true_correlation(results["t"]))
         for place, (size, colour) in enumerate(zip(results["sizes"], colours, strict=True)):
-            left.plot(results["t"], np.median(found["nu"][place], axis=(0, 1)), color=colour, label=f"{size:,}")
-            right.plot(results["t"], np.median(off[place], axis=(0, 1)), color=colour)
+            left.plot(results["t"], np.mean(found["nu"][place], axis=(0, 1)), color=colour, label=f"{size:,}")
+            right.plot(results["t"], np.mean(off[place], axis=(0, 1)), color=colour)
         for axes, label in ((left, "ν"), (right, "error of ρ")):
             angle_axis(axes)
             axes.set_ylabel(label)
             axes.set_title(EQUAL[budget])
+        left.set_ylim(GATE)
     figure.legend(*panels[0, 0].get_legend_handles_labels(), title="points", loc="outside right center")
     return figure

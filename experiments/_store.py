@@ -52,7 +52,7 @@ def save(folder: pathlib.Path, name: str, document: dict[str, Any]) -> None:
     arrays: dict[str, np.ndarray] = {}
     text = json.dumps(_take_arrays(document, "", arrays), indent=1)
     packed = io.BytesIO()
-    np.savez_compressed(packed, document=np.array(text), **arrays)
+    np.savez_compressed(packed, allow_pickle=False, document=np.array(text), **arrays)
     write(folder / f"{name}.npz", packed.getvalue())
     write(folder / f"{name}.json", text.encode())
 

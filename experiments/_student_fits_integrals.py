@@ -58,7 +58,7 @@ def fit_losses(core: float, nu: float = 5.0, truth: float = 2.0) -> dict[str, Ca
 
 
 def tails(nu: float, core: float) -> dict[str, float]:
-    """The t beside a standard normal: mass beyond ±core and within ±1, and both again once σ is refitted on the core."""
+    """The t beside a standard normal: mass beyond ±core and within ±1, and both again with σ refitted on the core."""
     x, weights = interval_nodes(core)
     sigma = smallest(lambda s: float(weights @ (stats.t.pdf(x, nu, scale=s) - stats.norm.pdf(x)) ** 2))
     inside = 1 - 2 * stats.norm.sf(1)

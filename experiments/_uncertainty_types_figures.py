@@ -5,13 +5,13 @@ from typing import Any
 import numpy as np
 
 from experiments._figures import new_figure
-from experiments.uncertainty_types import GRID, POINTS, stds
+from experiments.uncertainty_types import GRID, POINTS, largest_sample, stds
 
 
 def panels_of(results: dict[str, Any]) -> list[tuple[int, str]]:
     """The settings shown, with their titles."""
-    last = len(results["kinds"])
-    return [(last - 2, "μ flexible"), (last - 1, "μ a straight line")]
+    titles = {"flexible": "μ flexible", "line": "μ a straight line"}
+    return [(largest_sample(results, kind), title) for kind, title in titles.items()]
 
 
 def bands(results: dict[str, Any]) -> Any:

@@ -225,9 +225,9 @@ def _underfit_claim(results: dict[str, Any]) -> Claim:
 
 
 CAPTIONS = {
-    "greg": "A Gaussian fitted by its likelihood to points in x and y: prediction (dashed, in the x-y plane) and, at every "
-    "second point, its loss as a function of y within two standard deviations (solid), with the value L_i at the datum "
-    "(dot). The fit on the right has no penalty on its weights: smaller total loss, worse fit.",
+    "greg": "A Gaussian fitted by its likelihood to points in x and y: prediction (dashed, in the x-y plane) and, at "
+    "every second point, its loss as a function of y within two standard deviations (solid), with the value L_i at "
+    "the datum (dot). The fit on the right has no penalty on its weights: smaller total loss, worse fit.",
     "gap": "Fits to one data set with two standard deviations as a band; no data in the shaded range.",
     "losses": "Mean loss of training points and expected loss of new data; lines join the networks of one data set.",
 }

@@ -1,9 +1,9 @@
-"""The circle with 50 to 30,000 points: when the ν gate opens, when a fit is over-fitted, when mean and correlation are right.
+"""The circle with 50 to 30,000 points: when the ν gate opens, what is over-fitted, when mean and correlation are right.
 
 The claims around fig:nu in Sec. 4 and at the end of App. E. The answer depends on what is kept equal between sample
 sizes, the steps of the optimiser or the passes over the data, so both can be run.
 
-Command: ``python -m experiments sample_size``. Run time on two cores: about 6 s, with ``--full`` about 8 minutes.
+Command: ``python -m experiments sample_size``. Run time on two cores: about 6 s, with ``--full`` about 6 minutes.
 """
 
 from dataclasses import dataclass

@@ -8,25 +8,23 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-from scipy import stats
 
+from experiments import _student_fits_figures as figures
 from experiments import _student_fits_integrals as integrals
 from experiments._claims import Claim, decide, shown
-from experiments._figures import new_figure
 from experiments._options import option
 
 SECTION = "Sec. Challenging extraction of shape parameters"
 CIRCLE_POINTS = 300  # data points of the paper's experiment, Sec. 4
 PRINTED_SIGMA = 1.09  # in the legend of figure dfit
-SHOWN = (5.0, 2.0, 1.0)  # ν in figure students, beside the normal
 CAPTIONS = {
     "students": "Student-t densities at several ν, on a linear scale (the paper's figure) and a logarithmic one.",
-    "dfit": "A t with ν = 5 fitted to a t with ν = 2 where |x| ≤ 3 (grey): least squares on the densities, which gives the "
-    "paper's σ, and maximum likelihood on the whole line. Below, the ratio to the t with ν = 2.",
+    "dfit": "A t with ν = 5 fitted to a t with ν = 2 where |x| ≤ 3 (grey): least squares on the densities, which gives "
+    "the paper's σ, and maximum likelihood on the whole line. Below, the ratio to the t with ν = 2.",
     "normal": "How far a t is from the normal of equal variance, over its degrees of freedom: total variation, and the "
     "sample size at which the best test and the Kolmogorov-Smirnov test see the difference half of the time.",
-    "correlation": "Correlation of the estimates of ν and σ, and the standard error of ν over that with all of the line "
-    "in view, when draws beyond ±c are lost (lines) or only counted (dashes).",
+    "correlation": "Correlation of the estimates of ν and σ, and the standard error of ν over that with all of the "
+    "line in view, when draws beyond ±c are lost (lines) or only counted (dashes).",
 }
 
 
@@ -47,7 +45,7 @@ def run(config: Config) -> dict[str, Any]:
         "core": config.core,
         "degrees": config.degrees,
         "fits": {name: integrals.smallest(loss) for name, loss in losses.items()},
-        "tails": [integrals.tails(nu, config.core) for nu in SHOWN],
+        "tails": [integrals.tails(nu, config.core) for nu in figures.SHOWN],
         "normal": [integrals.from_normal(*case) for case in normal_cases(config.degrees)],
         "best_test": best_tests(config),
         "sweep": [integrals.from_normal(m, 1, integrals.matched_scale(m)) for m in np.arange(3.0, 31.0)],
@@ -68,7 +66,7 @@ def best_tests(config: Config) -> list[dict[str, float]]:
 
 
 def correlations(nu: float, core: float) -> dict[str, Any]:
-    """Correlation of the estimates of ν and σ and the error of ν, with all of the line in view and with its core alone."""
+    """Correlation of the estimates of ν and σ and the error of ν, with the whole line and with its core in view."""
     whole = integrals.information(nu)
     widths = np.linspace(1.0, 10.0, 37)
     ways = {"cut": False, "counted": True}
@@ -82,19 +80,26 @@ def correlations(nu: float, core: float) -> dict[str, Any]:
         "error_ratio": {way: integrals.error_of_nu(value) / error for way, value in information.items()},
         "widths": widths,
         "by_width": {way: np.array([integrals.correlation(v) for v in values]) for way, values in by_width.items()},
-        "errors": {way: np.array([integrals.error_of_nu(v) for v in values]) / error for way, values in by_width.items()},
+        "errors": {
+            way: np.array([integrals.error_of_nu(v) for v in values]) / error for way, values in by_width.items()
+        },
     }
 
 
 def report(results: dict[str, Any]) -> str:
     """Tables of the fits, of the distances from a normal and of the correlations."""
-    lines = [f"student_fits: sigma of a t_5 fitted to a t_2 on |x| <= {results['core']:g} (the paper prints {PRINTED_SIGMA})"]
+    lines = [
+        f"student_fits: sigma of a t_5 fitted to a t_2 on |x| <= {results['core']:g} (the paper prints {PRINTED_SIGMA})"
+    ]
     lines += [f"  {name:34} {sigma:.4f}" for name, sigma in results["fits"].items()]
-    lines.append("t beside a normal: total variation, Kolmogorov distance, KL, draws the best test and Kolmogorov's need")
+    lines.append(
+        "t beside a normal: total variation, Kolmogorov distance, KL, draws that the best and Kolmogorov's test need"
+    )
     for row, test in zip(results["normal"], results["best_test"], strict=True):
         lines.append(
-            f"  {row['degrees']:g} degrees, n = {row['targets']}, sigma {row['sigma']:.3f}: {row['total_variation']:.4f}, "
-            f"{row['kolmogorov']:.4f}, {row['kl']:.5f} nats, {test['points']}, {row['kolmogorov_points']:.0f}"
+            f"  {row['degrees']:g} degrees, n = {row['targets']}, sigma {row['sigma']:.3f}: "
+            f"{row['total_variation']:.4f}, {row['kolmogorov']:.4f}, {row['kl']:.5f} nats, "
+            f"{test['points']}, {row['kolmogorov_points']:.0f}"
         )
     lines.append("correlation of nu and sigma: whole line, cut off at the core, counted beyond it; error of nu times")
     lines += [
@@ -162,16 +167,17 @@ def normal_claim(results: dict[str, Any]) -> Claim:
     """13 degrees of freedom are almost normal."""
     (_, one, two), (_, test, pair) = results["normal"], results["best_test"]
     m, variation = results["degrees"], max(one["total_variation"], two["total_variation"])
-    needed = shown((test["points"], test["low"], test["high"]), ".0f")
+    needed, pairs = (shown((row["points"], row["low"], row["high"]), ".0f") for row in (test, pair))
     return Claim(
         "Sec. A possible solution, ν = 8 + 5 tanh p₆",
         f"a t with more than {m:g} degrees of freedom is almost a normal",
         "draws of which the best test sees the t half of the time, normal of equal variance "
         f"(more than the {CIRCLE_POINTS} points of the paper's data)",
         "",
-        f"{needed}, by Kolmogorov-Smirnov {one['kolmogorov_points']:.0f}; total variation {one['total_variation']:.3f}, "
-        f"KL {one['kl']:.4f} nats, beyond 4σ × {one['beyond_4']:.0f}. The evidence of n = 2 at ν = {m:g} has {m - 1:g} "
-        f"degrees: {shown((pair['points'], pair['low'], pair['high']), '.0f')} draws, {two['total_variation']:.3f}",
+        f"{needed}, by Kolmogorov-Smirnov {one['kolmogorov_points']:.0f}; total variation "
+        f"{one['total_variation']:.3f}, KL {one['kl']:.4f} nats, beyond 4σ × {one['beyond_4']:.0f}. "
+        f"The evidence of n = 2 at ν = {m:g} has {m - 1:g} degrees: {pairs} pairs, total variation "
+        f"{two['total_variation']:.3f}",
         decide(min(test["low"], pair["low"]) > CIRCLE_POINTS, variation < 0.1),
     )
 
@@ -179,79 +185,8 @@ def normal_claim(results: dict[str, Any]) -> Claim:
 def plot(results: dict[str, Any]) -> dict[str, Any]:
     """Figures of the paper, and two that measure what they show."""
     return {
-        "students": plot_students(),
-        "dfit": plot_fit(results),
-        "normal": plot_normal(results),
-        "correlation": plot_correlation(results),
+        "students": figures.plot_students(),
+        "dfit": figures.plot_fit(results),
+        "normal": figures.plot_normal(results, CIRCLE_POINTS),
+        "correlation": figures.plot_correlation(results),
     }
-
-
-def plot_students() -> Any:
-    """fig. students."""
-    figure, panels = new_figure(2, 4.2, 3.2)
-    x = np.linspace(-5, 5, 501)
-    for axes in panels:
-        axes.plot(x, stats.norm.pdf(x), label="ν → ∞")
-        for nu, line in zip(SHOWN, ("--", "-.", ":"), strict=True):
-            axes.plot(x, stats.t.pdf(x, nu), line, label=f"ν = {nu:g}")
-        axes.set(xlabel="x", ylabel="density")
-    panels[1].set(yscale="log", ylim=(1e-6, 1))
-    panels[0].legend()
-    return figure
-
-
-def plot_fit(results: dict[str, Any]) -> Any:
-    """fig. dfit, and the ratio beyond the interval of the fit."""
-    figure, (above, below) = new_figure(1, 5.0, 2.2, rows=2, sharex=True, height_ratios=(2, 1))
-    x, core, t2 = np.linspace(-6, 6, 601), results["core"], stats.t.pdf(np.linspace(-6, 6, 601), 2)
-    above.plot(x, t2, "k--", label="ν = 2, σ = 1")
-    for name in ("least squares", "likelihood on the whole line"):
-        sigma = results["fits"][name]
-        density = stats.t.pdf(x, 5, scale=sigma)
-        above.plot(x, density, label=f"ν = 5, σ = {sigma:.2f}:\n{name}")
-        below.plot(x, density / t2)
-    for axes in (above, below):
-        axes.axvspan(-core, core, color="0.93", zorder=0)
-    above.set(ylabel="density")
-    below.set(xlabel="x", ylabel="ratio", ylim=(0, 1.6))
-    figure.legend(loc="outside upper center", ncols=3)
-    return figure
-
-
-def plot_normal(results: dict[str, Any]) -> Any:
-    """Distances from a normal over the degrees of freedom."""
-    figure, (left, right) = new_figure(2, 4.4, 3.2)
-    degrees = [row["degrees"] for row in results["sweep"]]
-    left.semilogy(degrees, [row["total_variation"] for row in results["sweep"]], label="total variation")
-    left.semilogy(degrees, [row["kolmogorov"] for row in results["sweep"]], "--", label="Kolmogorov distance")
-    right.semilogy(degrees, [row["kolmogorov_points"] for row in results["sweep"]], label="Kolmogorov-Smirnov")
-    labels = (None, "best test, n = 1", f"best test, n = 2 at ν = {results['degrees']:g}")
-    for test, row, label in list(zip(results["best_test"], results["normal"], labels, strict=True))[1:]:
-        error = [[test["points"] - test["low"]], [test["high"] - test["points"]]]
-        right.errorbar(row["degrees"], test["points"], error, fmt="o" if row["targets"] == 1 else "s", label=label)
-    right.axhline(CIRCLE_POINTS, color="0.5", linestyle=":", label="points of the paper's data")
-    left.set(xlabel="degrees of freedom", ylabel="distance from the normal")
-    right.set(xlabel="degrees of freedom", ylabel="draws for a power of ½", ylim=(30, None))
-    left.legend()
-    right.legend()
-    return figure
-
-
-def plot_correlation(results: dict[str, Any]) -> Any:
-    """Correlation of ν and σ, and the error of ν, over the half width of the core."""
-    figure, (left, right) = new_figure(2, 4.4, 3.2)
-    for number, row in enumerate(results["correlation"]):
-        for way, line in (("cut", "-"), ("counted", "--")):
-            label = f"ν = {row['nu']:g}" if way == "cut" else None
-            left.plot(row["widths"], row["by_width"][way], line, color=f"C{number}", label=label)
-            right.semilogy(row["widths"], row["errors"][way], line, color=f"C{number}")
-    left.set(ylabel="correlation of ν and σ", ylim=(-1.05, 1.05))
-    right.set(ylabel="error of ν over that of the whole line")
-    for axes in (left, right):
-        axes.axvline(results["core"], color="0.5", linestyle=":")
-        axes.set_xlabel("half width c of the core (σ)")
-    right.plot([], [], "k-", label="draws beyond ±c lost")
-    right.plot([], [], "k--", label="draws beyond ±c counted")
-    left.legend()
-    right.legend(handles=right.lines[-2:])
-    return figure

@@ -12,7 +12,8 @@ ROOT = pathlib.Path(__file__).parent.parent
 README = (ROOT / "README.md").read_text()
 ORDER = [
     *["_arrays", "_gamma", "special", "linalg", "student_t", "niw", "nig", "links", "losses"],
-    *["networks", "_problem", "_shuffle", "train", "persistence", "_devices", "_job", "_run", "ensemble", "mixture", "datasets"],
+    *["networks", "_problem", "_shuffle", "train", "persistence", "_devices", "_job", "_run", "ensemble"],
+    *["mixture", "datasets"],
 ]
 
 

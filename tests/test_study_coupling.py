@@ -9,7 +9,7 @@ from scipy import stats
 
 import mder_jax as mder
 from experiments import _circle, _coupling_claims, _store, coupling
-from experiments._claims import FAILS, HOLDS, IN_PART
+from experiments._claims import FAILS, HOLDS
 
 CONFIG = coupling.Config(r=(0.5, 1.0, 20.0), members=2, epochs=3, points=60, fresh=50)
 
@@ -100,9 +100,8 @@ def test_matching_r_agrees_with_a_recoupled_niw():
 def test_tiny_run_couples_what_it_says(results):
     couplings = np.array(CONFIG.r)[:, None, None]
     np.testing.assert_allclose(results["nu"][:3], couplings * results["kappa"][:3], rtol=1e-5)
-    np.testing.assert_allclose(
-        results["epistemic"][:3] / results["aleatoric"][:3], np.sqrt(couplings / results["nu"][:3])
-    )
+    ratio = results["epistemic"][:3] / results["aleatoric"][:3]
+    np.testing.assert_allclose(ratio, np.sqrt(couplings / results["nu"][:3]), rtol=1e-5)
     np.testing.assert_allclose(np.median(results["kappa"][3:], axis=(1, 2)), results["start"], rtol=0.3)
     assert results["identity_error"] < 1e-12 and results["rows"] == 5 * 2 * 50
     assert not results["diverged"].any()
@@ -126,7 +125,7 @@ def test_verdicts_follow_the_numbers(results):
     gate = results | {"nu": np.where(np.arange(5)[:, None, None] == 2, 13.0, np.full_like(results["nu"], 5.0))}
     assert coupling.claims(gate)[6].verdict == FAILS and coupling.claims(gate)[5].verdict == HOLDS
     wavy = results | {"nu": np.broadcast_to(np.where(_circle.near_centre(), 3.1, 13.0), results["nu"].shape)}
-    assert coupling.claims(wavy)[5].verdict in (IN_PART, FAILS)
+    assert coupling.claims(wavy)[5].verdict == FAILS
 
 
 def test_saved_results_can_be_told_and_drawn(results, tmp_path):

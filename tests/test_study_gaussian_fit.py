@@ -1,0 +1,81 @@
+"""A tiny run of the study `gaussian_fit`, its numbers against scipy and closed forms."""
+
+import jax
+import numpy as np
+import pytest
+from scipy import stats
+
+from experiments import _store, gaussian_fit
+from experiments._claims import FAILS, HOLDS
+from experiments.gaussian_fit import GAP, GRID, IN_GAP
+
+
+@pytest.fixture(scope="module")
+def results(tmp_path_factory):
+    config = gaussian_fit.Config(members=3, points=16, epochs=300, stiff_penalty=10.0)
+    with jax.numpy_dtype_promotion("standard"), jax.numpy_rank_promotion("allow"):
+        found = gaussian_fit.run(config)
+    folder = tmp_path_factory.mktemp("results")
+    _store.save(folder, "gaussian_fit", {"results": found})
+    return _store.load(folder, "gaussian_fit")["results"]
+
+
+def perfect(noise=0.2, members=4):
+    """Results of networks that know truth and noise."""
+    phase = np.linspace(0, 1, members)[:, None]
+    truth = np.broadcast_to(gaussian_fit.truth(GRID, phase), (3, members, len(GRID)))
+    return {"noise": noise, "truth": truth[0], "mean": truth, "std": np.full(truth.shape, noise)}
+
+
+def test_no_point_lies_in_the_gap_and_the_grid_knows_the_gap():
+    x = gaussian_fit.draw_inputs(np.random.default_rng(0), 1000)
+    assert not np.any((x > GAP[0]) & (x < GAP[1])) and x.min() >= 0 and x.max() <= 1
+    assert np.all(np.diff(x) > 0) and GRID[IN_GAP].min() > GAP[0] and GRID[IN_GAP].max() < GAP[1]
+
+
+def test_total_loss_is_scipys(results):
+    density = stats.norm.logpdf(results["y"], results["mean_at_points"], results["std_at_points"])
+    np.testing.assert_allclose(gaussian_fit.total_loss(results), -density.sum(-1), rtol=1e-10)
+
+
+def test_networks_that_know_the_truth_have_the_entropy_as_loss_and_understate_nothing():
+    known = perfect(noise=0.2)
+    np.testing.assert_allclose(gaussian_fit.unseen_loss(known), stats.norm(scale=0.2).entropy())
+    for ratio in (*gaussian_fit.understatement(known).values(), gaussian_fit.widening(known)):
+        np.testing.assert_allclose(ratio, 1)
+
+
+def test_expected_loss_of_new_data_is_the_mean_over_draws(results):
+    rng, draws = np.random.default_rng(0), 4000
+    y = results["truth"][0] + results["noise"] * rng.normal(size=(draws, len(GRID)))
+    losses = -stats.norm.logpdf(y, results["mean"][0, 0], results["std"][0, 0])[:, ~IN_GAP].mean(1)
+    error = losses.std() / np.sqrt(draws)
+    assert abs(losses.mean() - gaussian_fit.unseen_loss(results)[0, 0]) < 4 * error
+
+
+def test_a_network_without_weights_left_is_the_mean_and_the_std_of_the_data(results):
+    mean, std = results["mean"][2], results["std"][2]
+    np.testing.assert_allclose(mean, np.broadcast_to(results["y"].mean(1)[:, None], mean.shape), atol=0.03)
+    np.testing.assert_allclose(std, np.broadcast_to(results["y"].std(1)[:, None], std.shape), rtol=0.05)
+
+
+def test_less_penalty_means_less_loss_on_the_training_points(results):
+    fit, over, under = gaussian_fit.total_loss(results)
+    assert results["diverged"] == 0 and np.all(over < fit) and np.all(fit < under)
+
+
+def test_claims_follow_from_the_numbers(results):
+    claim = gaussian_fit.claims(results)[0]
+    arrays = ("mean", "std", "mean_at_points", "std_at_points")
+    swapped = results | {name: results[name][[1, 0, 2]] for name in arrays}
+    many = {name: np.repeat(results[name], 4, axis=1) for name in arrays}
+    many = results | many | {name: np.repeat(results[name], 4, axis=0) for name in ("y", "truth")}
+    assert claim.ours.startswith("smaller in 100%")
+    assert gaussian_fit.claims(many)[0].verdict == HOLDS and gaussian_fit.claims(swapped)[0].verdict == FAILS
+    wide = results | {"std": np.where(IN_GAP, 50.0, results["std"])}
+    assert [row.verdict for row in gaussian_fit.claims(wide)[2:4]] == [FAILS, FAILS]
+
+
+def test_figures_and_report(results):
+    assert set(gaussian_fit.plot(results)) == set(gaussian_fit.CAPTIONS)
+    assert "0 networks became non-finite" in gaussian_fit.report(results)
