@@ -163,7 +163,9 @@ def run_epoch(problem: Problem, data: Data, plan: Plan, state: State, epoch: Arr
     """
 
     def step(running: Running, batch: Minibatch) -> tuple[Running, tuple[Array, Array]]:
-        return _step(problem, data, state.seed, running, batch)
+        # Here and not for the whole epoch: fused with this lookup, the shuffle would not be vectorised.
+        own = batch if plan.rows is None else batch._replace(rows=plan.rows[batch.rows])
+        return _step(problem, data, state.seed, running, own)
 
     before = Running(state.params, state.optimizer_state, jnp.ones((), bool))
     batches = _minibatches(problem.settings, data, plan, state.seed, epoch)
@@ -217,7 +219,7 @@ def steps_of_epoch(settings: Settings, data: Data) -> int:
 
 
 def _minibatches(settings: Settings, data: Data, plan: Plan, seed: Array, epoch: Array) -> Minibatch:
-    """The minibatches of an epoch, (steps, rows); beyond the last row stand rows that do not count."""
+    """The minibatches of an epoch, (steps, rows), as places in the plan; beyond its last stand some that do not count."""
     steps, rows = steps_of_epoch(settings, data), rows_of_batch(settings, data)
     index = jnp.arange(steps, dtype=jnp.int32)
     step = epoch * steps + index
@@ -231,8 +233,7 @@ def _minibatches(settings: Settings, data: Data, plan: Plan, seed: Array, epoch:
         shuffle = shuffle_of_pass(seed, number, plan.size, rounds_for(data.X.shape[0]))
         return shuffled(jnp.minimum(place, plan.size - 1), shuffle)
 
-    chosen = jax.vmap(row)(number, place)
-    return Minibatch(step, chosen if plan.rows is None else plan.rows[chosen], place < plan.size)
+    return Minibatch(step, jax.vmap(row)(number, place), place < plan.size)
 
 
 class Running(NamedTuple):

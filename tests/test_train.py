@@ -33,7 +33,8 @@ def batches_of(key, epoch, rows=27, size=10, weights=None, bootstrap=False, step
     problem = train.Problem(LINE, squared, optax.sgd(0.1), settings)
     state, plan = train.begin(problem, data, key)
     batches = train._minibatches(settings, data, plan, state.seed, jnp.int32(epoch))
-    return [np.asarray(r)[np.asarray(p)] for r, p in zip(batches.rows, batches.present, strict=True)], state
+    rows = np.asarray(batches.rows if plan.rows is None else plan.rows[batches.rows])
+    return [r[p] for r, p in zip(rows, np.asarray(batches.present), strict=True)], state
 
 
 def by_hand(key, epochs, rate=0.05, weights=None, **options):
