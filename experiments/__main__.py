@@ -4,8 +4,10 @@ import argparse
 import multiprocessing
 import pathlib
 import sys
-from concurrent.futures import Future, ProcessPoolExecutor
+from collections.abc import Callable
+from concurrent.futures import FIRST_COMPLETED, ProcessPoolExecutor, wait
 
+PROCESSES = 2
 # name: what it shows, and whether it belongs to the paper (and so to the run without a name)
 STUDIES = {
     "circle": ("100 networks on the noisy circle: predictions, the gate ν, covariance and correlation", True),
@@ -72,27 +74,47 @@ def _parser() -> argparse.ArgumentParser:
 
 
 def _run(chosen: list[str], options: argparse.Namespace) -> None:
-    """Compute the studies one after the other; another process draws what has been saved."""
-    from experiments import _progress, _report, _study
+    """Compute and draw the studies, then print what they found and write the page."""
+    from experiments import _progress, _report
 
-    _study.prepare_jax(cache=not options.no_cache)
-    drawn: list[Future] = []
-    with ProcessPoolExecutor(1, multiprocessing.get_context("spawn")) as pool, _progress.bar(len(chosen)) as done:
-        try:
-            for name in chosen:
-                _progress.running(name)
-                if not options.plot_only:
-                    _study.compute(name, options, options.out)
-                drawn.append(pool.submit(_study.draw, name, options.out))
-                done()
-            _progress.running("drawing")
-            for future in drawn:
-                future.result()
-        except BaseException:
-            pool.shutdown(cancel_futures=True)
-            raise
+    with _progress.bar(len(chosen)) as done:
+        if len(chosen) == 1:
+            _in_this_process(chosen[0], options)
+            done()
+        else:
+            _in_processes(chosen, options, done)
     print(_report.summary(options.out, chosen))
     _report.write(options.out, list(STUDIES))
+
+
+def _in_this_process(name: str, options: argparse.Namespace) -> None:
+    from experiments import _study, _worker
+
+    _study.prepare_jax(cache=not options.no_cache)
+    _worker.perform(name, options)
+
+
+def _in_processes(chosen: list[str], options: argparse.Namespace, done: Callable[[], None]) -> None:
+    """Two studies at a time: compiling and drawing keep one core busy, training all."""
+    from experiments import _progress, _store, _worker
+
+    spawn = multiprocessing.get_context("spawn")
+    told = spawn.Queue()
+    pool = ProcessPoolExecutor(PROCESSES, spawn, _worker.begin, (told, not options.no_cache))
+    try:
+        running = {pool.submit(_worker.perform, name, options) for name in chosen}
+        while running:
+            finished, running = wait(running, timeout=0.2, return_when=FIRST_COMPLETED)
+            _progress.pass_on(told)
+            for future in finished:
+                future.result()
+                done()
+        pool.shutdown()
+    except BaseException:
+        for process in multiprocessing.active_children():
+            process.terminate()
+        _store.remove_drafts(options.out)
+        raise
 
 
 if __name__ == "__main__":

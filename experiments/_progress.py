@@ -3,9 +3,8 @@
 import contextlib
 import warnings
 from collections.abc import Callable, Iterator
+from queue import Empty
 from typing import Any
-
-import mder_jax as mder
 
 _now: list[Callable[[str, float], None]] = []
 
@@ -33,16 +32,28 @@ def bar(studies: int) -> Iterator[Callable[[], None]]:
             _now.pop()
 
 
+def report_to(queue: Any) -> None:
+    """Send what is running to a queue, from which the process that has the bar reads it."""
+    _now.append(lambda what, part: queue.put((what, part)))
+
+
+def pass_on(queue: Any) -> None:
+    """Show the latest that other processes sent."""
+    with contextlib.suppress(Empty):
+        while True:
+            running(*queue.get_nowait())
+
+
 def running(what: str, part: float = 0.0) -> None:
     """Say what is running and how much of it is done; nothing happens without a bar."""
     if _now:
         _now[-1](what, part)
 
 
-def train(
-    what: str, *arguments: Any, callback: Callable[[mder.Progress], Any] | None = None, **options: Any
-) -> mder.Ensemble:
+def train(what: str, *arguments: Any, callback: Callable[[Any], Any] | None = None, **options: Any) -> Any:
     """`fit_ensemble` under the bar. Ctrl-C raises, as results of half a training must not be saved."""
+    import mder_jax as mder
+
     running(what)
 
     def report(progress: mder.Progress) -> Any:

@@ -4,11 +4,10 @@ import base64
 import html
 import json
 import pathlib
-from dataclasses import asdict
 from typing import Any
 
-from experiments import _store, _study
-from experiments._claims import FAILS, HOLDS, IN_PART, OPEN, Claim
+from experiments import _store
+from experiments._claims import FAILS, HOLDS, IN_PART, OPEN
 from experiments._misprints import MISPRINTS
 
 COLUMNS = {"where": "Where", "claim": "Claim", "statistic": "Tested by", "paper": "Paper", "ours": "Here"}
@@ -37,41 +36,41 @@ th, td { text-align: left; vertical-align: top; padding: .35rem .5rem; border-bo
 
 def write(folder: pathlib.Path, studies: list[str]) -> None:
     """``ledger.json``, ``ledger.md`` and ``report.html`` from what the folder holds."""
-    saved = {name: _store.load(folder, name) for name in studies if (folder / f"{name}.npz").exists()}
-    ledger = {name: _study.find(name).claims(document["results"]) for name, document in saved.items()}
-    rows = [{"study": name, **asdict(claim)} for name, claims in ledger.items() for claim in claims]
+    parts = {name: _part(folder, name) for name in studies if (folder / f"{name}{_store.PART}").exists()}
+    rows = [{"study": name, **claim} for name, part in parts.items() for claim in part["claims"]]
     _store.write(folder / "ledger.json", json.dumps(rows, indent=1, ensure_ascii=False).encode())
-    _store.write(folder / "ledger.md", markdown(ledger).encode())
-    _store.write(folder / "report.html", page(folder, saved, ledger).encode())
+    _store.write(folder / "ledger.md", markdown(rows).encode())
+    _store.write(folder / "report.html", page(folder, parts, rows).encode())
 
 
 def summary(folder: pathlib.Path, studies: list[str]) -> str:
     """What to print: every study's report, then its claims with their verdicts."""
-    parts = []
+    told = []
     for name in studies:
-        document = _store.load(folder, name)
-        study, results = _study.find(name), document["results"]
-        lines = [f"  {claim.verdict:18} {claim.claim}: {claim.ours}" for claim in study.claims(results)]
-        parts.append("\n".join([f"\n== {name} ({document['seconds']:.1f} s)", study.report(results), *lines]))
-    return "\n".join(parts)
+        part = _part(folder, name)
+        lines = [f"  {claim['verdict']:18} {claim['claim']}: {claim['ours']}" for claim in part["claims"]]
+        told.append("\n".join([f"\n== {name} ({part['seconds']:.1f} s)", part["report"], *lines]))
+    return "\n".join(told)
 
 
-def markdown(ledger: dict[str, list[Claim]]) -> str:
+def _part(folder: pathlib.Path, name: str) -> dict[str, Any]:
+    return json.loads((folder / f"{name}{_store.PART}").read_text())
+
+
+def markdown(rows: list[dict[str, str]]) -> str:
     """The ledger as a table for a README."""
     titles = ["Study", *COLUMNS.values(), "Verdict"]
-    rows = [titles, ["---"] * len(titles)]
-    for name, claims in ledger.items():
-        rows += [[f"`{name}`", *(getattr(claim, key) for key in COLUMNS), f"**{claim.verdict}**"] for claim in claims]
-    return "".join("| " + " | ".join(cell.replace("|", "\\|") for cell in row) + " |\n" for row in rows)
+    lines = [titles, ["---"] * len(titles)]
+    lines += [[f"`{row['study']}`", *(row[key] for key in COLUMNS), f"**{row['verdict']}**"] for row in rows]
+    return "".join("| " + " | ".join(cell.replace("|", "\\|") for cell in line) + " |\n" for line in lines)
 
 
-def page(folder: pathlib.Path, saved: dict[str, Any], ledger: dict[str, list[Claim]]) -> str:
+def page(folder: pathlib.Path, parts: dict[str, Any], rows: list[dict[str, str]]) -> str:
     """All of it as one HTML file without any link to the outside."""
-    links = "".join(f'<a href="#{name}">{name}</a>' for name in saved)
-    rows = [(name, claim) for name, claims in ledger.items() for claim in claims]
-    counts = {verdict: sum(claim.verdict == verdict for _, claim in rows) for verdict in CLASSES}
+    links = "".join(f'<a href="#{name}">{name}</a>' for name in parts)
+    counts = {verdict: sum(row["verdict"] == verdict for row in rows) for verdict in CLASSES}
     told = ", ".join(f"{count} {verdict}" for verdict, count in counts.items() if count)
-    sections = "".join(_section(folder, name, document) for name, document in saved.items())
+    sections = "".join(_section(folder, name, part) for name, part in parts.items())
     return f"""<!DOCTYPE html>
 <html lang="en"><head><meta charset="utf-8"><meta name="viewport" content="width=device-width, initial-scale=1">
 <link rel="icon" href="data:,"><title>Multivariate Deep Evidential Regression, reproduced</title><style>{STYLE}</style>
@@ -89,10 +88,10 @@ made by <code>python -m experiments</code>. {len(rows)} claims: {told}.</p>
 """
 
 
-def _table(rows: list[tuple[str, Claim]]) -> str:
+def _table(rows: list[dict[str, str]]) -> str:
     titles = ["Study", *COLUMNS.values(), "Verdict"]
-    cells = [[name, *(getattr(claim, key) for key in COLUMNS), claim.verdict] for name, claim in rows]
-    return _rows(titles, cells, [f"verdict {CLASSES[claim.verdict]}" for _, claim in rows])
+    cells = [[row["study"], *(row[key] for key in COLUMNS), row["verdict"]] for row in rows]
+    return _rows(titles, cells, [f"verdict {CLASSES[row['verdict']]}" for row in rows])
 
 
 def _rows(titles: list[str], rows: list[list[str]], last: list[str] | None = None) -> str:
@@ -107,15 +106,13 @@ def _rows(titles: list[str], rows: list[list[str]], last: list[str] | None = Non
     return f"<table><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table>"
 
 
-def _section(folder: pathlib.Path, name: str, document: dict[str, Any]) -> str:
-    study = _study.find(name)
-    first = html.escape((study.__doc__ or "").strip().splitlines()[0])
-    settings = json.dumps({key: document[key] for key in ("config", "versions", "date", "seconds")}, indent=1)
-    figures = "".join(_figure(folder / f"{name}_{label}.png", text) for label, text in study.CAPTIONS.items())
+def _section(folder: pathlib.Path, name: str, part: dict[str, Any]) -> str:
+    settings = json.dumps({key: part[key] for key in ("config", "versions", "date", "seconds")}, indent=1)
+    figures = "".join(_figure(folder / f"{name}_{label}.png", text) for label, text in part["captions"].items())
     return f"""<h2 id="{name}">{name}</h2>
-<p>{first}</p>
+<p>{html.escape(part["what"])}</p>
 {figures}
-<pre>{html.escape(study.report(document["results"]))}</pre>
+<pre>{html.escape(part["report"])}</pre>
 <details><summary>Settings, versions, time</summary><pre>{html.escape(settings)}</pre></details>
 """
 

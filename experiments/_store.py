@@ -12,6 +12,8 @@ from typing import Any
 import numpy as np
 
 MARK = ".mder_jax_experiments"
+DRAFT = ".draft-"
+PART = "_page.json"  # a study's part of the page
 ARRAY = "array in npz"
 
 
@@ -34,7 +36,7 @@ def open_folder(folder: pathlib.Path) -> None:
 
 def write(path: pathlib.Path, content: bytes) -> None:
     """Write a file whole or not at all."""
-    with tempfile.NamedTemporaryFile(dir=path.parent, prefix=f".{path.name}.", delete=False) as draft:
+    with tempfile.NamedTemporaryFile(dir=path.parent, prefix=DRAFT, delete=False) as draft:
         try:
             draft.write(content)
             draft.flush()
@@ -45,6 +47,12 @@ def write(path: pathlib.Path, content: bytes) -> None:
             with contextlib.suppress(FileNotFoundError):
                 os.unlink(draft.name)
             raise
+
+
+def remove_drafts(folder: pathlib.Path) -> None:
+    """Remove what processes that were stopped had begun to write."""
+    for draft in folder.glob(f"{DRAFT}*"):
+        draft.unlink(missing_ok=True)
 
 
 def save(folder: pathlib.Path, name: str, document: dict[str, Any]) -> None:

@@ -4,6 +4,7 @@ import argparse
 import contextlib
 import dataclasses
 import importlib
+import json
 import os
 import pathlib
 import platform
@@ -72,11 +73,20 @@ def compute(name: str, options: argparse.Namespace, folder: pathlib.Path) -> Non
 
 
 def draw(name: str, folder: pathlib.Path) -> None:
-    """All figures of a study, from saved results."""
-    results = _store.load(folder, name)["results"]
-    for label, figure in find(name).plot(results).items():
+    """All figures of a study, and its part of the page, from saved results."""
+    document = _store.load(folder, name)
+    study, results = find(name), document.pop("results")
+    for label, figure in study.plot(results).items():
         for ending, content in rendered(figure).items():
             _store.write(folder / f"{name}_{label}.{ending}", content)
+    part = {
+        **document,
+        "what": (study.__doc__ or "").strip().splitlines()[0],
+        "report": study.report(results),
+        "claims": [dataclasses.asdict(claim) for claim in study.claims(results)],
+        "captions": study.CAPTIONS,
+    }
+    _store.write(folder / f"{name}{_store.PART}", json.dumps(part, indent=1, ensure_ascii=False).encode())
 
 
 def versions() -> dict[str, str]:

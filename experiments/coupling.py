@@ -37,7 +37,7 @@ class Config:
     members: int = option(5, "networks for each coupling, and for each start of a free kappa", full=40)
     epochs: int = option(_circle.EPOCHS, "epochs of three steps; with fewer ν stays where the start drives it")
     points: int = option(_circle.POINTS, "points to train on, others for each member")
-    fresh: int = option(10_000, "points to test on")
+    fresh: int = option(2_000, "points to test on", full=10_000)
 
 
 def run(config: Config) -> dict[str, Any]:

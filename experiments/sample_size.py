@@ -31,11 +31,11 @@ class Config:
 
     seed: int = option(0, "seed of data and networks", least=0)
     sizes: tuple[int, ...] = option((50, 100, 300, 1000, 3000, 10_000, 30_000), "points to train on")
-    data_sets: int = option(5, "data sets of each size; the smaller are parts of the larger", full=8)
+    data_sets: int = option(3, "data sets of each size; the smaller are parts of the larger", full=8)
     members: int = option(1, "networks for each data set", full=3)
     epochs: int = option(_circle.EPOCHS, "epochs of the recipe, which has three steps in each")
     budget: str = option("steps", "what all sizes get", full="both", choices=("steps", "epochs", "both"))
-    fresh: int = option(10_000, "points to test on")
+    fresh: int = option(2_000, "points to test on", full=10_000)
 
 
 def run(config: Config) -> dict[str, Any]:

@@ -13,6 +13,7 @@ from html.parser import HTMLParser
 import numpy as np
 import pytest
 
+import mder_jax
 from experiments import _claims, _options, _progress, _report, _store, _study, speed
 from experiments.__main__ import STUDIES, main
 
@@ -94,7 +95,7 @@ def test_full_takes_the_large_values_but_not_over_given_ones():
         (["nonsense"], "invalid choice: 'nonsense'"),
         (["circle", "--members", "0"], "must be 1 or more; got 0"),
         (["circle", "--members", "many"], "invalid whole number value: 'many'"),
-        (["circle", "--readings", "half"], "invalid choice: 'half'"),
+        (["sample_size", "--budget", "money"], "invalid choice: 'money'"),
         (["speed", "--points", "-3"], "must be 1 or more; got -3"),
         (["speed", "--growth-work", "inf"], "must be 1 or more; got inf"),
         (["circle", "--colour", "red"], "unrecognized arguments: --colour red"),
@@ -143,7 +144,7 @@ def test_an_interrupted_training_raises_instead_of_returning_half_of_it(monkeypa
     def interrupted(*arguments, **options):
         warnings.warn("interrupted: the members are returned as they are", RuntimeWarning, stacklevel=1)
 
-    monkeypatch.setattr(_progress.mder, "fit_ensemble", interrupted)
+    monkeypatch.setattr(mder_jax, "fit_ensemble", interrupted)
     with pytest.raises(KeyboardInterrupt):
         _progress.train("study")
 
@@ -180,6 +181,7 @@ class Page(HTMLParser):
 def page(folder, monkeypatch):
     claim = _claims.Claim("Sec. 1", "a < b & c", "a | b", "", "0.5 (0.4 to 0.6)", _claims.IN_PART)
     monkeypatch.setattr(speed, "claims", lambda results: [claim])
+    _study.draw("speed", folder)
     _report.write(folder, list(STUDIES))
     return folder / "report.html"
 

@@ -26,7 +26,6 @@ def made(members=40, drop=5.0, wrong=0.0, seed=0):
         "t": np.asarray(t).T,
         "xy": np.asarray(xy)[None],
         "readings": {"split": reading},
-        "members": members,
         "seconds_of_training": 1.0,
     }
 
@@ -55,7 +54,7 @@ def test_networks_that_are_wrong_fail():
 @pytest.fixture(scope="module")
 def tiny():
     with jax.numpy_dtype_promotion("standard"), jax.numpy_rank_promotion("allow"):
-        return circle.run(circle.Config(members=3, points=20, epochs=4, batch=20, data_sets=2))
+        return circle.run(circle.Config(members=3, members_all=2, points=20, epochs=4, batch=20, data_sets=2))
 
 
 def test_the_first_reading_trains_on_nine_tenths(tiny):
@@ -64,7 +63,7 @@ def test_the_first_reading_trains_on_nine_tenths(tiny):
     X, Y = tiny["t"][0][:18, None], tiny["xy"][0][:18]
     with jax.numpy_dtype_promotion("standard"), jax.numpy_rank_promotion("allow"):
         alone = mder.fit_ensemble(
-            jax.random.split(train_key, 12)[:1],
+            jax.random.split(train_key, 10)[:1],
             _circle.network(),
             _circle.loss,
             X,
@@ -80,6 +79,6 @@ def test_the_first_reading_trains_on_nine_tenths(tiny):
 def test_results_can_be_saved_drawn_and_told(tiny, tmp_path):
     _store.save(tmp_path, "circle", {"results": tiny})
     results = _store.load(tmp_path, "circle")["results"]
-    assert results["readings"]["all"]["nu"].shape == (2, 3, 500)
+    assert results["readings"]["all"]["nu"].shape == (2, 2, 500)
     assert set(circle.plot(results)) == set(circle.CAPTIONS)
     assert "0 non-finite" in circle.report(results) and len(circle.claims(results)) > 8

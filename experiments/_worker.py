@@ -1,0 +1,25 @@
+"""A process that computes studies. What it needs is imported there: the process that waits for it stays light."""
+
+import argparse
+import signal
+from typing import Any
+
+
+def begin(told: Any, cache: bool) -> None:
+    """What such a process does first: Ctrl-C is the main process's affair, and so is the bar."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    from experiments import _progress, _study
+
+    _progress.report_to(told)
+    _study.prepare_jax(cache)
+
+
+def perform(name: str, options: argparse.Namespace) -> None:
+    """Run a study, unless saved results will do, and draw it."""
+    from experiments import _progress, _study
+
+    _progress.running(name)
+    if not options.plot_only:
+        _study.compute(name, options, options.out)
+    _progress.running(f"{name}: drawing")
+    _study.draw(name, options.out)
