@@ -37,10 +37,8 @@ def rendered(figure: Any) -> dict[str, bytes]:
         _few_ticks(axes)
     figure.set_dpi(200)
     png, pdf = io.BytesIO(), io.BytesIO()
-    canvas = FigureCanvasAgg(figure)
-    figure.draw_without_rendering()
-    figure.set_layout_engine("none")
-    canvas.print_png(png)
+    FigureCanvasAgg(figure).print_png(png, pil_kwargs={"compress_level": 3})
+    figure.set_layout_engine("none")  # it stands now
     figure.set_dpi(72)  # the unit of PDF
     FigureCanvasPdf(figure).print_pdf(pdf, metadata={"CreationDate": None})
     return {"png": png.getvalue(), "pdf": pdf.getvalue()}

@@ -33,7 +33,7 @@ class Config:
     """Options of the study."""
 
     seed: int = option(0, "seed of data and networks", least=0)
-    r: tuple[float, ...] = option((0.1, 1.0, 10.0, 100.0), "couplings", full=MANY, least=1e-6)
+    r: tuple[float, ...] = option((0.1, 1.0, 100.0), "couplings", full=MANY, least=1e-6)
     members: int = option(5, "networks for each coupling, and for each start of a free kappa", full=40)
     epochs: int = option(_circle.EPOCHS, "epochs of three steps; with fewer ν stays where the start drives it")
     points: int = option(_circle.POINTS, "points to train on, others for each member")
