@@ -219,7 +219,7 @@ def steps_of_epoch(settings: Settings, data: Data) -> int:
 
 
 def _minibatches(settings: Settings, data: Data, plan: Plan, seed: Array, epoch: Array) -> Minibatch:
-    """The minibatches of an epoch, (steps, rows), as places in the plan; beyond its last stand some that do not count."""
+    """The minibatches of an epoch, (steps, rows), as places in the plan; those beyond its last do not count."""
     steps, rows = steps_of_epoch(settings, data), rows_of_batch(settings, data)
     index = jnp.arange(steps, dtype=jnp.int32)
     step = epoch * steps + index
