@@ -48,7 +48,7 @@ def _data_over_t(t: np.ndarray, xy: np.ndarray) -> Any:
     axes.scatter(xy[:, 0], xy[:, 1], t, c=t, s=7, vmin=0, vmax=2 * np.pi)
     axes.set(xlabel="x", ylabel="y", zlabel="t (rad)", zlim=(0, 2 * np.pi))
     axes.set_zticks(np.arange(5) * np.pi / 2, ["0", "π/2", "π", "3π/2", "2π"])
-    axes.set_box_aspect(None, zoom=1.05)
+    axes.set_box_aspect(None, zoom=1.0)
     return figure
 
 

@@ -43,6 +43,7 @@ def landscape(axes: Any, results: dict[str, Any], kind: int, floor: float) -> No
         axes.plot([x[i], x[i]], [y[i], y[i]], [floor, here], color="0.7", lw=0.6)
         axes.scatter(x[i], y[i], here, color="C0", s=12, depthshade=False)
     axes.set(xlabel="x", ylabel="y", zlabel="L (nats)", zlim=(floor, 3), ylim=(-1.8, 1.8))
+    axes.set_box_aspect(None, zoom=0.85)
     axes.set(xticks=(0, 0.5, 1), yticks=(-1, 0, 1))
     axes.view_init(elev=26, azim=-38)
     axes.legend(loc="upper left", fontsize="x-small")

@@ -14,6 +14,7 @@ import jax.numpy as jnp
 import numpy as np
 import optax
 import pytest
+from cases import long
 
 import mder_jax as mder
 
@@ -82,13 +83,14 @@ def worker(tmp_path, directory, out, **options):
     return subprocess.Popen(command, env=environment, stdout=subprocess.PIPE, text=True, cwd=tmp_path, **options)
 
 
-def test_killed_at_random_moments_it_ends_with_the_same_parameters(tmp_path):
+@pytest.mark.parametrize("wanted", [3, long(10)])
+def test_killed_at_random_moments_it_ends_with_the_same_parameters(tmp_path, wanted):
     whole = worker(tmp_path, "", tmp_path / "whole.npz")
     whole.communicate()
     assert whole.returncode == 0
     moments = np.random.default_rng()
     kills, epochs = 0, []
-    while kills < 10:
+    while kills < wanted:
         process = worker(tmp_path, "checkpoints", tmp_path / "resumed.npz")
         epochs.append(int(process.stdout.readline().split()[1]))
         time.sleep(moments.uniform(0, 0.4))

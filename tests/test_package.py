@@ -1,6 +1,7 @@
 """The package as a whole: import order, lightness, README, equation table."""
 
 import ast
+import json
 import pathlib
 import re
 import subprocess
@@ -90,3 +91,13 @@ def test_public_names_have_docstrings():
 
     for name in mder_jax.__all__:
         assert (getattr(mder_jax, name).__doc__ or "").strip(), name
+
+
+def test_readme_shows_the_saved_ledger():
+    rows = json.loads((ROOT / "experiments" / "results" / "ledger.json").read_text())
+    table = README.split("<!-- ledger -->")[1].split("<!-- /ledger -->")[0]
+    lines = table.strip().splitlines()[2:]
+    assert len(lines) == len(rows)
+    for line, row in zip(lines, rows, strict=True):
+        for key in ("study", "claim", "paper", "ours", "verdict"):
+            assert row[key].replace("|", "\\|") in line
