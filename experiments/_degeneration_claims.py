@@ -46,7 +46,7 @@ def _constant(results: dict[str, Any]) -> Claim:
     )
     return Claim(
         "Sec. 2.2, App. D, fig:degeneration",
-        "The likelihood is constant where β(1+κ)/κ, or (1+κ)/κ Ψ, is: it cannot fix κ and β",
+        "the likelihood is constant where β(1+κ)/κ, or (1+κ)/κ Ψ, is: it cannot fix κ and β",
         "largest change of −ln p(y) of any y for κ from 1e-4 to 1e4, and of its slope along (across) the manifold, "
         "n = 1, 2, 3",
         "0",
@@ -61,7 +61,7 @@ def _one_null(results: dict[str, Any]) -> Claim:
     cosine = min(row["cosine"] for row in results["targets"])
     return Claim(
         "Sec. 2.2, App. D",
-        "The integral over (μ, Σ) loses one degree of freedom, not more",
+        "the integral over (μ, Σ) loses one degree of freedom, not more",
         "null directions of the Hessian of the expected NLL, n = 1, 2, 3 (next relative eigenvalue; 1 − cosine between "
         "null direction and manifold)",
         "1",
@@ -79,7 +79,7 @@ def _many_uncertainties(results: dict[str, Any]) -> Claim:
     ends = [f"{loss[name][0]:.1e} to {loss[name][-1]:.1e}" for name in ("aleatoric", "epistemic")]
     return Claim(
         "App. D",
-        "One value of the likelihood belongs to any number of aleatoric and epistemic uncertainties",
+        "one value of the likelihood belongs to any number of aleatoric and epistemic uncertainties",
         "E[σ²] and var[μ] along the manifold (largest change of the NLL)",
         "",
         f"{ends[0]} and {ends[1]} ({np.ptp(loss['nll']):.0e})",
@@ -92,7 +92,7 @@ def _coupling(results: dict[str, Any]) -> Claim:
     least = min(np.min(row["coupled_eigenvalues"][:, 0]) for row in results["targets"])
     return Claim(
         "Sec. 3, eq:kappanucoupling",
-        "Coupling ν = rκ takes the lost degree of freedom out, so that the likelihood alone suffices",
+        "coupling ν = rκ takes the lost degree of freedom out, so that the likelihood alone suffices",
         "null directions of the coupled Hessian at the same points, n = 1, 2, 3 (least relative eigenvalue)",
         "0",
         f"{', '.join(map(_counted, counts))} ({least:.1g})",
@@ -106,7 +106,7 @@ def _nothing_learned(results: dict[str, Any]) -> Claim:
     spread = np.max(kappa) / np.min(kappa)
     return Claim(
         "Sec. 2.2",
-        "Without regulariser (λ = 0) training cannot learn κ",
+        "without regulariser (λ = 0) training cannot learn κ",
         f"range of κ over {len(kappa)} networks that start from κ = {training['start'][0]:g} to "
         f"{training['start'][-1]:g} (range of their mean NLL)",
         "",
@@ -120,7 +120,7 @@ def _measures(results: dict[str, Any]) -> Claim:
     off, information = min(results["off_manifold"].values()), np.ptp(results["targets"][0]["information"])
     return Claim(
         "Sec. 3",
-        "Entropy, peak height and f-divergences of the predictive t do not break the degeneration",
+        "entropy, peak height and f-divergences of the predictive t do not break the degeneration",
         "largest change along the manifold (least change if β grows by 10 %; change of the NIG's mutual information "
         "I(y; μ, σ²), which is no function of the t)",
         "0",
@@ -163,7 +163,7 @@ def _falls(results: dict[str, Any]) -> Claim:
     off = np.max(np.abs(ratio / results["kappa"] - 1))
     return Claim(
         "Sec. 2.2",
-        "With the regulariser the loss falls all the way to κ = 0, where aleatoric over epistemic uncertainty is 0",
+        "with the regulariser the loss falls all the way to κ = 0, where aleatoric over epistemic uncertainty is 0",
         "settings of (λ, Φ) in which the loss falls at every step to κ = 1e-4; the ratio there (its distance from κ)",
         "all; 0",
         f"{sum(monotone)} of {len(monotone)}; {ratio[0]:.1e} ({off:.0e})",
@@ -181,7 +181,7 @@ def _ratio(results: dict[str, Any]) -> Claim:
     )
     return Claim(
         "Sec. 2.2",
-        "The regulariser drives aleatoric over epistemic uncertainty towards 0, which makes the values useless",
+        "the regulariser drives aleatoric over epistemic uncertainty towards 0, which makes the values useless",
         "κ, which is that ratio, after training: median over networks, Φ = 2κ + α (it falls as λ grows, for both Φ)",
         "",
         ", ".join(f"λ = {lam:g}: {shown(value, '.2g')}" for lam, value in found.items()),
@@ -207,7 +207,7 @@ def _in_practice(results: dict[str, Any]) -> Claim:
     unstable = training["diverged"] > 0 or float32["least_kappa"] > FLOOR
     return Claim(
         "Sec. 2.2, in brackets",
-        "In practice κ → 0 is numerically unstable and minimisers do not get there",
+        "in practice κ → 0 is numerically unstable and minimisers do not get there",
         f"least κ after {training['epoch'][-1]} epochs with λ > 0, κ relative to half of the epochs, median; networks "
         "that became non-finite; least κ down to which the NLL and its slopes are right in float32",
         "",
@@ -222,7 +222,7 @@ def _virtual(results: dict[str, Any]) -> Claim:
     m, mean, variance = found["m"], found["gained_kappa"], found["gained_nu"]
     return Claim(
         "Sec. 2.1, App. B",
-        "The total evidence is κ + 2α, one for each virtual observation of mean and variance, and not 2κ + α",
+        "the total evidence is κ + 2α, one for each virtual observation of mean and variance, and not 2κ + α",
         f"what κ and 2α gain by one observation ({m} were made); how far Bayes' rule is missed; what κ + 2α and 2κ + α "
         "gain",
         "1, 1; 0; 2, 2.5",
@@ -238,7 +238,7 @@ def _both_phi(results: dict[str, Any]) -> Claim:
     down = interval(np.median([ends[lam, "meinert2021"] for lam in results["lambdas"]], axis=0))
     return Claim(
         "Sec. 2.1, Sec. 2.2",
-        "The other definition of the total evidence does not mend the regulariser: κ goes to 0 with both",
+        "the other definition of the total evidence does not mend the regulariser: κ goes to 0 with both",
         "κ after training with κ + 2α over that with 2κ + α, same start, median; median κ with κ + 2α",
         "",
         ", ".join(f"λ = {lam:g}: {shown(found, '.2g')}" for lam, found in ratios.items()) + f"; {shown(down, '.2g')}",

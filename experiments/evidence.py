@@ -137,7 +137,7 @@ def _derivation_claims(results: dict[str, Any]) -> list[Claim]:
     return [
         Claim(
             "App. C.3, eq:trick1, eq:trick2, eq:sylvester",
-            "The two factorisations and the determinant identity behind the evidence are exact",
+            "the two factorisations and the determinant identity behind the evidence are exact",
             largest,
             "0",
             ", ".join(f"{name} {value:.0e}" for name, value in steps.items()),
@@ -145,7 +145,7 @@ def _derivation_claims(results: dict[str, Any]) -> list[Claim]:
         ),
         Claim(
             "App. C.2, eq:normnorm, eq:normiw",
-            "The normal and the inverse Wishart density as printed integrate to 1",
+            "the normal and the inverse Wishart density as printed integrate to 1",
             "deviation of the integral by quadrature, normal n = 3, inverse Wishart n = 2, NIG n = 1",
             "0",
             f"{norms['normnorm']:.0e}, {norms['normiw']:.0e}, {integral['prior']:.0e}",
@@ -153,7 +153,7 @@ def _derivation_claims(results: dict[str, Any]) -> list[Claim]:
         ),
         Claim(
             "Sec. 2.2, App. C.2, eq:modev, eq:modev22, eq:nll, eq:nll2, loss of Sec. 4",
-            "All printed forms of the evidence are the same t density, and the library's",
+            "all printed forms of the evidence are the same t density, and the library's",
             largest,
             "0",
             ", ".join(f"{name} {value:.0e}" for name, value in forms.items()),
@@ -161,7 +161,7 @@ def _derivation_claims(results: dict[str, Any]) -> list[Claim]:
         ),
         Claim(
             "App. C.2, end",
-            "For one target the evidence is that of Amini et al. with ν = 2α and νσ₀² = 2β",
+            "for one target the evidence is that of Amini et al. with ν = 2α and νσ₀² = 2β",
             "largest relative deviation in float64, random values",
             "0",
             f"{results['univariate']:.0e}",
@@ -169,7 +169,7 @@ def _derivation_claims(results: dict[str, Any]) -> list[Claim]:
         ),
         Claim(
             "Sec. 2.2, eq:modev1 = eq:modev21",
-            "The integral over (μ, σ²) has this closed form, n = 1",
+            "the integral over (μ, σ²) has this closed form, n = 1",
             f"relative deviation of a two-dimensional quadrature, largest of {integral['cases']} cases",
             "0",
             f"{integral['evidence']:.0e}",
@@ -186,7 +186,7 @@ def _sampling_claims(results: dict[str, Any]) -> list[Claim]:
     return [
         Claim(
             "Sec. 2.2, eq:modev1 = eq:modev21",
-            "The integral over (μ, Σ) has this closed form, n = 1, 2, 3",
+            "the integral over (μ, Σ) has this closed form, n = 1, 2, 3",
             f"distance from the average of {results['draws']} draws in standard errors",
             "0",
             ", ".join(f"{z:+.1f}" for z in scores),
@@ -221,7 +221,7 @@ def _posterior_claims(results: dict[str, Any]) -> list[Claim]:
         ),
         Claim(
             "App. B, below eq:postdens",
-            "The averages in the posterior divide by n, the number of targets, as printed (m is meant)",
+            "the averages in the posterior divide by n, the number of targets, as printed (m is meant)",
             f"how much ln(prior × likelihood / posterior) depends on (μ, Σ), m = {m}, n = 1, 2, 3 (by Bayes' rule 0)",
             "0",
             f"over n: {least:.2g} to {printed:.2g} nats; over m: {right:.0e}",
@@ -234,7 +234,7 @@ def _limit_claim(results: dict[str, Any]) -> Claim:
     last = results["error_over_nu"][-1]
     return Claim(
         "Sec. 4, below the loss",
-        "The limit ν → ∞ is numerically unstable, so that ν must be cut off",
+        "the limit ν → ∞ is numerically unstable, so that ν must be cut off",
         f"error of ln p in float32 at ν = {results['nu'][-1]:.0e}, 90 % of examples below, n = 2",
         "",
         f"as printed {last['slogdet']:.2g} nats, stable form {last['stable']:.0e} (relative distance from the "
