@@ -136,7 +136,7 @@ def test_rows_figures_and_text_follow_from_saved_results(results):
     rows = degeneration.claims(results)
     verdicts = {row.claim: row.verdict for row in rows}
     assert len(rows) == 12
-    assert verdicts["In practice κ → 0 is numerically unstable and minimisers do not get there"] == IN_PART
+    assert verdicts["in practice κ → 0 is numerically unstable and minimisers do not get there"] == IN_PART
     exact = [row for row in rows if row.paper]
     assert len(exact) == 6 and all(row.verdict == HOLDS for row in exact)
     assert set(degeneration.plot(results)) == set(degeneration.CAPTIONS)

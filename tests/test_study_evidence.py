@@ -90,9 +90,9 @@ def test_rows_figures_and_text_follow_from_saved_results(results):
     verdicts = {row.claim: row.verdict for row in rows}
     assert len(rows) == 10 and list(verdicts.values()).count(HOLDS) == 8
     assert (
-        verdicts["The averages in the posterior divide by n, the number of targets, as printed (m is meant)"] == FAILS
+        verdicts["the averages in the posterior divide by n, the number of targets, as printed (m is meant)"] == FAILS
     )
-    assert verdicts["The limit ν → ∞ is numerically unstable, so that ν must be cut off"] == IN_PART
+    assert verdicts["the limit ν → ∞ is numerically unstable, so that ν must be cut off"] == IN_PART
     assert set(evidence.plot(results)) == set(evidence.CAPTIONS)
     assert "n = 3" in evidence.report(results)
     spoilt = results | {"univariate": 1e-3, "quadrature": results["quadrature"] | {"evidence": 1e-3}}
