@@ -43,6 +43,7 @@ def _over_n(results: dict[str, Any]) -> Any:
         axes.set_ylabel(label)
         axes.legend()
     panels[0, 0].set_ylim(GATE)
+    panels[1, 1].set_ylim(top=1.25)  # room for the legend
     panels[1, 0].set_yscale("log")
     panels[1, 0].set_yticks([0.02, 0.05, 0.1, 0.2, 0.5], ["0.02", "0.05", "0.1", "0.2", "0.5"])
     panels[1, 0].minorticks_off()

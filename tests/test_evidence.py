@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 import scipy.optimize
 import scipy.stats
+from cases import long
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -180,7 +181,7 @@ def test_evidence_is_the_integral_for_one_target():
     np.testing.assert_allclose(np.log(integral), float(mder.log_evidence(niw, jnp.array([y]))), atol=2e-4)
 
 
-@pytest.mark.parametrize("n", [2, 3])
+@pytest.mark.parametrize("n", [2, long(3)])
 def test_evidence_is_the_monte_carlo_average(n):
     """E over draws of (μ, Σ) of the Gaussian likelihood, within 4 standard errors."""
     niw, y = example(n, seed=5)
@@ -238,7 +239,7 @@ def fitted_hessian(n, r=None):
     return np.linalg.eigvalsh(jax.jit(jax.hessian(loss))(jnp.asarray(result.x)))
 
 
-@pytest.mark.parametrize("n", [1, 2, 3])
+@pytest.mark.parametrize("n", [long(1), 2, long(3)])
 def test_degeneracy_without_coupling_is_exact(n):
     """Ψ(1 + κ)/κ fixed: the value stays, the slope along the curve is zero, the Hessian has one null direction."""
     niw, y = example(n)
@@ -263,7 +264,7 @@ def test_coupling_breaks_the_degeneracy(n):
     assert eigenvalues[0] > 1e-4 * eigenvalues[-1]
 
 
-@pytest.mark.parametrize("n", [2, 3, 5, 8])
+@pytest.mark.parametrize("n", [2, 3, long(5), long(8)])
 @pytest.mark.parametrize("form", ["stable", "slogdet"])
 def test_missing_targets_give_the_exact_marginal(n, form):
     rng = np.random.default_rng(n)

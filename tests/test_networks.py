@@ -145,7 +145,7 @@ def test_dropout_of_mlp_acts_while_training_only():
     assert mder.mlp((4,), 1).train is None
 
 
-@pytest.mark.parametrize("name", ["linen recurrent", "nnx conv", *map(long, sorted(MODULES.keys() - CHECKED))])
+@pytest.mark.parametrize("name", ["nnx conv", long("linen recurrent"), *map(long, sorted(MODULES.keys() - CHECKED))])
 def test_own_modules(name):
     network = MODULES[name](lambda raw: mder.niw_link(raw, n=2))
     params = network.init(KEY, SERIES[:1])
@@ -195,7 +195,7 @@ def test_bad_arguments_are_named(arguments, message):
         mder.mlp(**arguments)
 
 
-@pytest.mark.parametrize("shape", [(3, 5), (5, 3), (1, 4), (4, 1), (4, 4)])
+@pytest.mark.parametrize("shape", [(3, 5), (5, 3), *map(long, [(1, 4), (4, 1), (4, 4)])])
 def test_row_product_and_its_derivatives_are_those_of_the_matrix_product(shape):
     rng = np.random.default_rng(1)
     x, w, dx, dw = (jnp.asarray(rng.normal(size=s)) for s in ((6, shape[0]), shape, (6, shape[0]), shape))

@@ -9,6 +9,7 @@ import numpy as np
 import numpyro.distributions as numpyro_dist
 import pytest
 import scipy.stats
+from cases import long
 
 import mder_jax as mder
 from mder_jax import nig
@@ -66,7 +67,7 @@ def test_log_prob_in_float32_survives_a_large_nu(nu):
     np.testing.assert_allclose(mder.log_prob(niw, *draw), expected, rtol=1e-3, atol=3e-2)
 
 
-@pytest.mark.parametrize("n", [1, 2, 3])
+@pytest.mark.parametrize("n", [long(1), 2, long(3)])
 def test_samples_have_the_stated_moments(n):
     """eq. of App. C: E[μ] = μ₀, E[Σ] aleatoric, var[μ] epistemic, and E ln|Σ|."""
     niw = example(n, nu=n + 12)
@@ -182,7 +183,7 @@ def test_marginal_commutes_with_the_predictive():
         np.testing.assert_allclose(a, b, rtol=1e-10)
 
 
-@pytest.mark.parametrize("n", [1, 2, 3])
+@pytest.mark.parametrize("n", [long(1), 2, long(3)])
 def test_mutual_information_by_monte_carlo(n):
     """E over draws of ln p(y | μ, Σ) − ln p(y), within 4 standard errors."""
     niw = example(n)

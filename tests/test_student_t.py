@@ -6,6 +6,7 @@ import numpy as np
 import numpyro.distributions as numpyro_dist
 import pytest
 import scipy.stats
+from cases import long
 
 import mder_jax as mder
 
@@ -66,7 +67,7 @@ def test_mean_and_variance_exist_where_scipy_says(df):
     assert bool(jnp.isfinite(pair[0, 1])) == (df > 2)
 
 
-@pytest.mark.parametrize("n", [1, 2, 4])
+@pytest.mark.parametrize("n", [long(1), 2, long(4)])
 def test_samples_have_the_stated_moments(n):
     t = example(n, 9.0)
     draws = np.asarray(t.sample(jax.random.key(3), (200_000,)))
