@@ -204,7 +204,7 @@ def _beside_the_authors(reading: dict[str, np.ndarray]) -> list[Claim]:
     )
     loss = members(reading, "loss")
     losses = np.median(reading["loss"], axis=1)
-    rho = [interval(quadrants(reading)[:, q]) for q in range(4)]
+    rho = [interval(of_members) for of_members in quadrants(reading).T]
     same_sign = sum(np.sign(r[0]) == np.sign(theirs) for r, theirs in zip(rho, AUTHORS_CORRELATION, strict=True))
     where = "the authors' published code"
     return [

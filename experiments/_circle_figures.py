@@ -6,7 +6,7 @@ import numpy as np
 
 from experiments import _circle
 from experiments._circle import GRID
-from experiments._figures import angle_axis, new_figure
+from experiments._figures import ANGLE_NAMES, ANGLES, angle_axis, new_figure
 
 CAPTIONS = {
     "data": "fig:data. The training data in the xy-plane; colour is t.",
@@ -47,7 +47,7 @@ def _data_over_t(t: np.ndarray, xy: np.ndarray) -> Any:
     figure, axes = new_figure(width=5.2, height=4.4, subplot_kw={"projection": "3d"})
     axes.scatter(xy[:, 0], xy[:, 1], t, c=t, s=7, vmin=0, vmax=2 * np.pi)
     axes.set(xlabel="x", ylabel="y", zlabel="t (rad)", zlim=(0, 2 * np.pi))
-    axes.set_zticks(np.arange(5) * np.pi / 2, ["0", "π/2", "π", "3π/2", "2π"])
+    axes.set_zticks(ANGLES, ANGLE_NAMES)
     axes.set_box_aspect(None, zoom=1.0)
     return figure
 
@@ -77,7 +77,7 @@ def _xy_axes(axes: Any) -> None:
 def _colour_bar(figure: Any, coloured: Any) -> None:
     bar = figure.colorbar(coloured, label="t (rad)", shrink=0.8)
     bar.solids.set(alpha=1)
-    bar.set_ticks(np.arange(5) * np.pi / 2, labels=["0", "π/2", "π", "3π/2", "2π"])
+    bar.set_ticks(ANGLES, labels=ANGLE_NAMES)
 
 
 def _gates(t: np.ndarray, gates: dict[str, np.ndarray]) -> Any:

@@ -46,6 +46,12 @@ def interval(
     return float(statistic(values, axis=0)), float(low), float(high)
 
 
+def ratio_of_spreads(squares: np.ndarray, axis: int) -> np.ndarray:
+    """A statistic for `interval`: from squared deviations (axis) of two quantities (last axis), their ratio of rms."""
+    variance = np.mean(squares, axis=axis)
+    return np.sqrt(variance[..., 0] / variance[..., 1])
+
+
 def share(count: int, total: int, level: float = 0.95) -> tuple[float, float, float]:
     """A share with its Wilson interval."""
     from scipy import stats

@@ -4,7 +4,7 @@ from typing import Any
 
 import numpy as np
 
-from experiments._claims import Claim, decide, interval, share, shown
+from experiments._claims import Claim, decide, interval, ratio_of_spreads, share, shown
 from experiments.cubic import ENSEMBLES, KINDS, inside, scores
 
 NOISE = 3.0
@@ -72,18 +72,12 @@ def _spread(values: np.ndarray, axis: int) -> np.ndarray:
     return np.exp(2 * np.std(np.log(values), axis=axis))
 
 
-def _ratio_of_spreads(squares: np.ndarray, axis: int) -> np.ndarray:
-    """From squared deviations of each network (axis) in two quantities: the ratio of their rms."""
-    variance = np.mean(squares, axis=axis)
-    return np.sqrt(variance[..., 0] / variance[..., 1])
-
-
 def _arbitrary(results: dict[str, Any], kappa: np.ndarray) -> Claim:
     free = KINDS.index("DER, λ = 0")
     width = typical(results, "width")[free]
     spreads = [interval(values, _spread) for values in (kappa[free], width)]
     logs = np.log(np.stack([kappa[free], width], axis=1))
-    times = interval((logs - logs.mean(0)) ** 2, _ratio_of_spreads)
+    times = interval((logs - logs.mean(0)) ** 2, ratio_of_spreads)
     return Claim(
         "Sec. 2.2",
         "the loss without regulariser does not fix kappa, the ratio of both uncertainties (λ = 0)",

@@ -1,10 +1,13 @@
 """How figures are made: one style, one way to draw many members."""
 
 import io
+import math
 import pathlib
 from typing import Any
 
 STYLE = pathlib.Path(__file__).with_name("paper.mplstyle")
+ANGLES = [quarter * math.pi / 2 for quarter in range(5)]
+ANGLE_NAMES = ["0", "π/2", "π", "3π/2", "2π"]
 
 
 def new_figure(
@@ -21,10 +24,8 @@ def new_figure(
 
 def angle_axis(axes: Any, label: str = "t (rad)") -> None:
     """An x axis from 0 to 2π with ticks at multiples of π/2."""
-    import numpy as np
-
-    axes.set_xlim(0, 2 * np.pi)
-    axes.set_xticks(np.arange(5) * np.pi / 2, ["0", "π/2", "π", "3π/2", "2π"])
+    axes.set_xlim(0, 2 * math.pi)
+    axes.set_xticks(ANGLES, ANGLE_NAMES)
     axes.set_xlabel(label)
 
 

@@ -4,7 +4,7 @@ from typing import Any
 
 import numpy as np
 
-from experiments._claims import FAILS, HOLDS, IN_PART, OPEN, Claim, decide, interval, share, shown
+from experiments._claims import FAILS, HOLDS, IN_PART, OPEN, Claim, decide, interval, ratio_of_spreads, share, shown
 from experiments.uncertainty_types import LINES, LOOKED_AT, largest_sample, stds
 
 Estimate = tuple[float, float, float]
@@ -150,7 +150,7 @@ def _sharper(results: dict[str, Any]) -> Claim:
         np.log(stds(results, "aleatoric", number)[:, [0, 1, 3]]) for number in (0, largest_sample(results, "flexible"))
     )
     squares = np.stack([np.mean((log_std - log_std.mean(0)) ** 2, axis=1) for log_std in logs], axis=1)
-    found = interval(squares, _ratio_of_spreads)
+    found = interval(squares, ratio_of_spreads)
     sizes = results["repeats"]
     return _row(
         "the estimate of aleatoric uncertainty becomes sharper with sample size",
@@ -159,12 +159,6 @@ def _sharper(results: dict[str, Any]) -> Claim:
         shown(found),
         decide(found[1] > 1, found[0] > 1),
     )
-
-
-def _ratio_of_spreads(squares: np.ndarray, axis: int) -> np.ndarray:
-    """From squared deviations of each data set (axis), with few repeats and with many: the ratio of their rms."""
-    variance = np.mean(squares, axis=axis)
-    return np.sqrt(variance[..., 0] / variance[..., 1])
 
 
 def _listed(each: dict[int, Estimate]) -> str:
