@@ -31,7 +31,7 @@ class Config:
 
     seed: int = option(42, "seed of data and training", least=0)
     members: int = option(100, "networks for each data set, trained on 90 % of its points")
-    members_all: int = option(28, "networks for each data set, trained on all of its points", full=100, least=0)
+    members_all: int = option(16, "networks for each data set, trained on all of its points", full=100, least=0)
     points: int = option(300, "points of a data set", least=10)
     data_sets: int = option(1, "data sets drawn", full=10)
     epochs: int = option(1500, "epochs", least=3)

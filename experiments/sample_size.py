@@ -22,6 +22,7 @@ from experiments._sample_size_figures import CAPTIONS, plot
 
 __all__ = ["CAPTIONS", "Config", "claims", "plot", "report", "run"]
 
+FEW, MANY = (50, 300, 3000, 30_000), (50, 100, 300, 1000, 3000, 10_000, 30_000)
 STEPS_PER_EPOCH = -(-_circle.POINTS // _circle.BATCH)
 
 
@@ -30,7 +31,7 @@ class Config:
     """Options of the study."""
 
     seed: int = option(0, "seed of data and networks", least=0)
-    sizes: tuple[int, ...] = option((50, 100, 300, 1000, 3000, 10_000, 30_000), "points to train on")
+    sizes: tuple[int, ...] = option(FEW, "points to train on", full=MANY)
     data_sets: int = option(3, "data sets of each size; the smaller are parts of the larger", full=8)
     members: int = option(1, "networks for each data set", full=3)
     epochs: int = option(_circle.EPOCHS, "epochs of the recipe, which has three steps in each")
