@@ -1,7 +1,8 @@
-"""How fast the library is: the evidence, training, and how training grows. What counts are ratios within one run.
+"""How fast the library is: evidence, training, its growth, and the estimator. What counts are ratios within one run.
 
-Command: ``python -m experiments speed --parts evidence training growth``. Run time on two cores: about two minutes for
-the evidence, five for training, ten for growth. The peers of the training need PyTorch: ``pip install -e '.[bench]'``.
+Command: ``python -m experiments speed --parts evidence training growth estimator``. Run time on two cores: about two
+minutes for the evidence, five for training, ten for growth, three for the estimator. The peers of the training need
+PyTorch: ``pip install -e '.[bench]'``.
 """
 
 from collections.abc import Iterator
@@ -11,7 +12,7 @@ from typing import Any
 
 import jax
 
-from experiments import _speed_evidence, _speed_growth, _speed_training
+from experiments import _speed_estimator, _speed_evidence, _speed_growth, _speed_training
 from experiments._claims import Claim
 from experiments._options import option
 from experiments._speed_job import Job
@@ -19,9 +20,15 @@ from experiments._speed_job import Job
 CAPTIONS = {
     "evidence": "The stable form of the evidence against the form as printed: time and gradient, by number of targets.",
     "training": "One step of all networks: this library, the same in plain JAX, PyTorch three ways, and the floor.",
+    "estimator": "A whole fit of MDERRegressor against MLPRegressor trained once for each member.",
     "growth": "How training time and memory grow with networks, rows, width and targets.",
 }
-PARTS = {"evidence": _speed_evidence, "training": _speed_training, "growth": _speed_growth}
+PARTS = {
+    "evidence": _speed_evidence,
+    "training": _speed_training,
+    "growth": _speed_growth,
+    "estimator": _speed_estimator,
+}
 
 
 @dataclass(frozen=True)
@@ -46,6 +53,8 @@ class Config:
     growth_targets: tuple[int, ...] = option((1, 2, 4, 8, 16), "growth: numbers of targets")
     growth_work: float = option(200.0, "growth: GFLOP of matrix products for one timing")
     growth_runs: int = option(3, "growth: processes for each size")
+    table_rows: int = option(10_000, "estimator: rows of the table")
+    table_epochs: int = option(50, "estimator: epochs")
 
 
 def run(config: Config) -> dict[str, Any]:
@@ -72,6 +81,8 @@ def _measure(part: str, config: Config) -> dict[str, Any]:
     print(f"{part}:", flush=True)
     if part == "evidence":
         return _speed_evidence.measure(config.points, config.sizes, config.compile_up_to, config.repeats, config.seed)
+    if part == "estimator":
+        return _speed_estimator.measure(config.table_rows, config.table_epochs, config.repeats, config.seed)
     job = Job(config.members, config.rows, batch=config.batch, epochs=config.epochs, seed=config.seed)
     if part == "training":
         return _speed_training.measure(job, config.turn_epochs, config.repeats, config.whole_runs)

@@ -16,7 +16,18 @@ from jax.scipy.special import logsumexp
 from jax.typing import ArrayLike
 
 from mder_jax import linalg, niw, special
-from mder_jax._arrays import check_same, check_within, floats_with, pytree, sample_shape, set_fields
+from mder_jax._arrays import (
+    check_event,
+    check_same,
+    check_within,
+    common_batch,
+    floats,
+    floats_with,
+    pytree,
+    same_rank,
+    sample_shape,
+    set_fields,
+)
 from mder_jax.nig import NIG
 from mder_jax.niw import NIW
 from mder_jax.student_t import Interval, StudentT
@@ -90,9 +101,12 @@ class Mixture:
             raise IndexError(f"members are numbered 0 to {self.size - 1}; got {number}")
         return jax.tree.map(lambda leaf: leaf[number], self.components())
 
-    def log_prob(self, y: ArrayLike) -> Array:
-        """ln p(y) = ln Σ_i exp(ln t_i(y)) − ln M, (..., n) -> (...); y may have more batch axes in front."""
-        return logsumexp(jax.vmap(lambda t: t.log_prob(y))(self.components()), axis=0) - math.log(self.size)
+    def log_prob(self, y: ArrayLike, missing: bool = False) -> Array:
+        """ln p(y) = ln Σ_i exp(ln t_i(y)) − ln M, (..., n) -> (...); y may have more batch axes in front.
+
+        With `missing` a NaN in y is a target that was not observed, and p the density of the others.
+        """
+        return logsumexp(jax.vmap(lambda t: t.log_prob(y, missing))(self.components()), axis=0) - math.log(self.size)
 
     def mean(self) -> Array:
         """E[y] = μ̄, the mean of the members' means, (..., n); infinite where one of them has df ≤ 1."""
@@ -132,6 +146,28 @@ class Mixture:
     def std(self) -> Array:
         """√Cov[y]_jj, the standard deviation of each target, (..., n)."""
         return jnp.sqrt(linalg.diagonal(self.total()))
+
+    def mahalanobis(self, y: ArrayLike) -> Array:
+        """‖C⁻¹(y − μ̄)‖ with C Cᵀ = Cov[y], (..., n) -> (...): the distance in standard deviations, of all targets."""
+        mixture, (y,) = floats_with(self, y=y)
+        check_event("y", y, (self.n,), f"the members' loc {self.members.batch_shape} + ({self.n},)")
+        batch = common_batch(y=y.shape[:-1], mean=self.batch_shape)
+        d = same_rank(y, batch, 1) - same_rank(mixture.mean(), batch, 1)
+        factor = jnp.broadcast_to(linalg.cholesky(mixture.total()), (*d.shape, self.n))
+        white = linalg.whiten(factor, d)
+        return jnp.sqrt(jnp.sum(white * white, axis=-1))
+
+    def region_radius(self, coverage: float, key: Array, draws: int = 2000) -> Array:
+        """The r for which `mahalanobis` ≤ r holds all targets at once with probability `coverage`, (...).
+
+        Exact for one member. For more it is the quantile of so many draws: ±0.7 % of coverage at 90 % with 2000.
+        """
+        (p,) = floats(coverage=coverage)
+        check_within(p, 0, 1, "coverage is a probability between 0 and 1")
+        if self.size == 1:
+            t = self.member(0)
+            return t.region_radius(coverage) * jnp.sqrt(1 - 2 / t.df)
+        return jnp.quantile(self.mahalanobis(self.sample(key, draws)), p, axis=0)
 
     def sample(self, key: Array, shape: int | Sequence[int] = ()) -> Array:
         """Draws of y, shape + (..., n): all targets of one draw in one row come from one member, each as likely."""

@@ -31,7 +31,7 @@ from mder_jax._arrays import (
     sample_shape,
     set_fields,
 )
-from mder_jax.student_t import StudentT, entropy_above_gaussian, log_t_kernel, moment_or_undefined
+from mder_jax.student_t import StudentT, entropy_above_gaussian, log_density, moment_or_undefined
 
 Definition = Literal["amini2020", "meinert2021", "meinert2023"]
 
@@ -158,28 +158,13 @@ def log_evidence(niw: NIW, y: ArrayLike, form: Literal["stable", "slogdet"] = "s
     observed = jnp.broadcast_to(~jnp.isnan(y), d.shape) if missing else None
     if form == "slogdet":
         return _log_evidence_slogdet(niw, d, observed)
-    return _log_evidence_stable(niw, d, observed)
+    return log_density(niw.L, d, degrees_of_freedom(niw), _spread(niw), observed)
 
 
 def _broadcast(niw: NIW, batch: tuple[int, ...]) -> NIW:
     """The same NIW with more batch axes in front."""
     own = len(niw.batch_shape)
     return jax.tree.map(lambda leaf: jnp.broadcast_to(leaf, batch + leaf.shape[own:]), niw)
-
-
-def _log_evidence_stable(niw: NIW, d: Array, observed: Array | None) -> Array:
-    df, spread = degrees_of_freedom(niw), _spread(niw)
-    count: Array | float
-    if observed is None:
-        L, count = niw.L, float(niw.n)
-        centred = _gamma.centred_log_gamma_ratio(df, niw.n)
-    else:
-        L, d = linalg.leave_rows_out(niw.L, observed), jnp.where(observed, d, 0.0)
-        number = jnp.sum(observed, axis=-1)
-        centred = _gamma.centred_log_gamma_ratio_counted(df, number, niw.n)
-        count = number.astype(df.dtype)
-    half_logdet, q = linalg.log_determinant_and_distance(L, d)
-    return centred + log_t_kernel(q, df, spread, count) - half_logdet
 
 
 def _log_evidence_slogdet(niw: NIW, d: Array, observed: Array | None) -> Array:

@@ -1,13 +1,119 @@
-"""Checkpoints of a training run that can be killed at any moment and goes on exactly where it was."""
+"""Model files, and checkpoints of a training run that can be killed at any moment and goes on exactly where it was."""
 
+import contextlib
 import hashlib
+import json
+import os
 import pathlib
+import tempfile
 import warnings
 from collections.abc import Callable
 from typing import Any
 
 import jax
 import numpy as np
+
+# A model file is one of safetensors: an eight-byte length, that many bytes of JSON, the arrays. In the JSON under this
+# name, again as JSON, stands the document.
+DOCUMENT = "mder_jax"
+FORMAT = 1
+HEADER_BYTES = 1 << 24
+MODEL_BYTES = 1 << 31
+
+
+class ModelFileError(ValueError):
+    """A file that is no model file, or not whole, or not as it was written."""
+
+
+def write_whole(path: str | pathlib.Path, content: bytes) -> None:
+    """Write a file so that it appears whole or not at all."""
+    path = pathlib.Path(path)
+    with tempfile.NamedTemporaryFile(dir=path.absolute().parent, prefix=".draft-", delete=False) as draft:
+        try:
+            draft.write(content)
+            draft.flush()
+            os.fsync(draft.fileno())
+            os.chmod(draft.name, 0o644)
+            os.replace(draft.name, path)
+        except BaseException:
+            with contextlib.suppress(FileNotFoundError):
+                os.unlink(draft.name)
+            raise
+
+
+def save(path: str | pathlib.Path, document: dict[str, Any], arrays: dict[str, np.ndarray]) -> None:
+    """Write a document (anything JSON can hold) and arrays as one file, whole or not at all; nothing is pickled.
+
+    Example:
+      >>> with tempfile.TemporaryDirectory() as folder:
+      ...     save(f"{folder}/model.mder", {"r": 1.0}, {"weights": np.ones(3)})
+      ...     print(load(f"{folder}/model.mder"))
+      ({'r': 1.0}, {'weights': array([1., 1., 1.])})
+    """
+    from safetensors.numpy import save as as_safetensors
+
+    arrays = {name: np.ascontiguousarray(array) for name, array in arrays.items()}
+    text = json.dumps(document, allow_nan=False)
+    head = {"format": FORMAT, "sha256": _digest(text, arrays), "document": text}
+    write_whole(path, as_safetensors(arrays, {DOCUMENT: json.dumps(head)}))
+
+
+def load(path: str | pathlib.Path) -> tuple[dict[str, Any], dict[str, np.ndarray]]:
+    """The document and the arrays of a file that `save` wrote; any other raises a `ModelFileError`."""
+    from safetensors import SafetensorError
+    from safetensors.numpy import load as from_safetensors
+
+    path = pathlib.Path(path)
+    head = _read_head(path)
+    try:
+        arrays = from_safetensors(path.read_bytes())
+    except (SafetensorError, ValueError, KeyError, OverflowError) as error:
+        raise ModelFileError(f"{path} is damaged or cut short: {error}") from None
+    if _digest(head["document"], arrays) != head["sha256"]:
+        raise ModelFileError(f"{path} has been changed since it was written: its checksum is wrong")
+    return json.loads(head["document"]), arrays
+
+
+def read_document(path: str | pathlib.Path) -> dict[str, Any]:
+    """The document alone, without reading the arrays (and so without the checksum)."""
+    path = pathlib.Path(path)
+    try:
+        return dict(json.loads(_read_head(path)["document"]))
+    except (ValueError, RecursionError) as error:
+        raise error if isinstance(error, ModelFileError) else ModelFileError(f"{path} is damaged: {error}") from None
+
+
+def _read_head(path: pathlib.Path) -> dict[str, Any]:
+    """The header of a model file, checked before anything large is read."""
+    size = path.stat().st_size
+    with path.open("rb") as file:
+        length = int.from_bytes(file.read(8), "little")
+        if size < 10 or not 2 <= length <= min(size - 8, HEADER_BYTES):
+            raise ModelFileError(f"{path} is not a model file, or cut short")
+        try:
+            header = json.loads(file.read(length))
+            head = json.loads(header["__metadata__"][DOCUMENT])
+            form, text, digest = head["format"], head["document"], head["sha256"]
+        except (ValueError, KeyError, TypeError, RecursionError):
+            raise ModelFileError(f"{path} is not a model file of mder_jax") from None
+    if not isinstance(form, int) or not isinstance(text, str) or not isinstance(digest, str):
+        raise ModelFileError(f"{path} is not a model file of mder_jax")
+    if form > FORMAT:
+        raise ModelFileError(
+            f"{path} was written by a newer mder_jax (format {form}, this one reads up to {FORMAT}): "
+            "pip install --upgrade mder-jax"
+        )
+    if size > MODEL_BYTES:
+        raise ModelFileError(f"{path} has {size} bytes; model files of more than {MODEL_BYTES} are not read")
+    return head
+
+
+def _digest(text: str, arrays: dict[str, np.ndarray]) -> str:
+    digest = hashlib.sha256(text.encode())
+    for name in sorted(arrays):
+        digest.update(f"{name} {arrays[name].dtype} {arrays[name].shape} ".encode())
+        digest.update(arrays[name].tobytes())
+    return digest.hexdigest()
 
 
 class Checkpoints:

@@ -67,6 +67,23 @@ def _log_t_kernel_jvp(primals: tuple[Array, ...], tangents: tuple[Array, ...]) -
     return value, by_q * dq + by_df * d_df + by_spread * d_spread
 
 
+def log_density(L: Array, d: Array, df: Array, spread: Array, observed: Array | None = None) -> Array:
+    """ln t_m(y) with d = y − loc and scale matrix s L Lᵀ, (..., n) -> (...), all batch shapes alike.
+
+    With `observed` (..., n) it is the density of the observed targets, whose marginal t has the same df; none gives 0.
+    """
+    n = d.shape[-1]
+    count: Array | float
+    if observed is None:
+        centred, count = _gamma.centred_log_gamma_ratio(df, n), float(n)
+    else:
+        L, d = linalg.leave_rows_out(L, observed), jnp.where(observed, d, 0.0)
+        number = jnp.sum(observed, axis=-1)
+        centred, count = _gamma.centred_log_gamma_ratio_counted(df, number, n), number.astype(df.dtype)
+    half_logdet, q = linalg.log_determinant_and_distance(L, d)
+    return centred + log_t_kernel(q, df, spread, count) - half_logdet
+
+
 def entropy_above_gaussian(df: Array, n: int) -> Array:
     """How far the entropy of a t exceeds that of the Gaussian of the same scale: n²/(2m) − A_n(m) + (m+n) A_n'(m)."""
     centred, slope = jax.jvp(lambda m: _gamma.centred_log_gamma_ratio(m, n), (df,), (jnp.ones_like(df),))
@@ -122,13 +139,14 @@ class StudentT:
         """All axes but the target's."""
         return self.loc.shape[:-1]
 
-    def log_prob(self, y: ArrayLike) -> Array:
-        """ln t_m(y), (..., n) -> (...)."""
-        q = self._squared_distance(y)
-        df = jnp.broadcast_to(self.df, q.shape).astype(q.dtype)
-        kernel = log_t_kernel(q, df, jnp.ones_like(q), float(self.n))
-        core = _gamma.centred_log_gamma_ratio(df, self.n) + kernel
-        return core - jnp.broadcast_to(linalg.half_logdet(self.scale_tril), core.shape).astype(q.dtype)
+    def log_prob(self, y: ArrayLike, missing: bool = False) -> Array:
+        """ln t_m(y), (..., n) -> (...). With `missing` a NaN in y is a target not observed: see `log_density`."""
+        t, (y,) = floats_with(self, y=y)
+        check_event("y", y, (self.n,), f"loc {self.loc.shape}")
+        batch = common_batch(y=y.shape[:-1], loc=self.batch_shape)
+        d = jnp.broadcast_to(same_rank(y, batch, 1) - same_rank(t.loc, batch, 1), (*batch, self.n))
+        L, df = jnp.broadcast_to(t.scale_tril, (*d.shape, self.n)), jnp.broadcast_to(t.df, batch)
+        return log_density(L, d, df, jnp.ones_like(df), ~jnp.isnan(d) if missing else None)
 
     def mean(self) -> Array:
         """E[y] = loc, (..., n); infinite for df ≤ 1, as in scipy."""

@@ -14,7 +14,9 @@ README = (ROOT / "README.md").read_text()
 ORDER = [
     *["_arrays", "_gamma", "special", "linalg", "student_t", "niw", "nig", "links", "losses"],
     *["networks", "_problem", "_shuffle", "train", "persistence", "_devices", "_job", "_run", "ensemble"],
-    *["mixture", "datasets"],
+    *["mixture", "datasets", "_scale_search", "calibration", "_scores", "metrics", "plotting"],
+    *["_predictor", "_calibrated", "_model_file", "_validation", "estimator"],
+    *["_tables", "_encoding", "_survey", "_page", "_commands", "cli"],
 ]
 
 
@@ -37,8 +39,11 @@ def test_import_is_light_and_changes_no_setting():
 import sys, jax
 before = dict(jax.config.values)
 import mder_jax
-heavy = {"sklearn", "matplotlib", "flax", "orbax", "rich", "scipy.stats", "pandas"} & set(sys.modules)
-assert not heavy, heavy
+heavy = {"sklearn", "matplotlib", "flax", "orbax", "rich", "scipy.stats", "pandas", "pyarrow"}
+for name in mder_jax.__all__:
+    if name not in ("estimator", "MDERRegressor"):
+        getattr(mder_jax, name)
+assert not heavy & set(sys.modules), heavy & set(sys.modules)
 assert dict(jax.config.values) == before
 assert not jax._src.xla_bridge._backends, "importing must not start a backend"
 """

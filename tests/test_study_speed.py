@@ -70,3 +70,12 @@ def test_speed_leaves_out_a_peer_that_fails_and_says_so():
 def test_speed_names_an_unknown_part():
     with pytest.raises(ValueError, match="parts are evidence, training, growth; got evidense"):
         speed.run(speed.Config(parts=("evidense",)))
+
+
+def test_speed_measures_the_estimator():
+    with jax.numpy_dtype_promotion("standard"), jax.numpy_rank_promotion("allow"):
+        results = speed.run(speed.Config(parts=("estimator",), table_rows=60, table_epochs=2, repeats=1))
+    text = speed.report(results)
+    assert "MLPRegressor 10 times against MDERRegressor" in text and "60 rows" in text
+    assert all(len(seconds) == 1 and seconds[0] > 0 for seconds in results["estimator"]["seconds"].values())
+    assert set(speed.plot(results)) == {"estimator"}

@@ -1,0 +1,157 @@
+"""A fitted `MDERRegressor` as one file, and its predictor as an artefact of `jax.export`."""
+
+import math
+import pathlib
+import platform
+from datetime import UTC, datetime
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax import Array
+
+import mder_jax
+from mder_jax import _calibrated, persistence
+from mder_jax._predictor import Design, Predictor, Standardizer, mixture_of
+from mder_jax.calibration import Scale
+from mder_jax.persistence import ModelFileError
+
+KIND = "MDERRegressor"
+FITTED = ("flat_", "target_names_", "n_outputs_", "n_iter_", "n_rows_", "n_features_in_")
+CURVES = ("loss_curve_", "validation_curve_", "diverged_at_", "best_epoch_")
+
+
+def save(model: Any, path: str | pathlib.Path, extra: dict[str, Any] | None) -> None:
+    """Settings, versions, names, scale and calibration as JSON; parameters, standardisers and curves as arrays."""
+    predictor: Predictor = model.predictor_
+    params = {name: _as_json(value) for name, value in model.get_params(deep=False).items()}
+    names = getattr(model, "feature_names_in_", None)
+    calibrated, arrays = (None, {}) if model.calibration_ is None else _calibrated.to_document(model.calibration_)
+    document = {
+        "kind": KIND,
+        "versions": {"mder_jax": mder_jax.__version__, "jax": jax.__version__, "python": platform.python_version()},
+        "date": datetime.now(UTC).isoformat(timespec="seconds"),
+        "settings": params,
+        "design": predictor.design._asdict(),
+        "members": predictor.members,
+        "fitted": {name: getattr(model, name) for name in FITTED},
+        "feature_names": None if names is None else list(names),
+        "scale": list(predictor.scale),
+        "calibration": calibrated,
+        "extra": extra or {},
+    }
+    arrays |= {
+        f"params/{layer}/{name}": leaf for layer, both in predictor.params.items() for name, leaf in both.items()
+    }
+    arrays |= {f"inputs/{name}": value for name, value in predictor.inputs._asdict().items()}
+    arrays |= {f"targets/{name}": value for name, value in predictor.targets._asdict().items()}
+    arrays |= {name: getattr(model, name) for name in CURVES if getattr(model, name) is not None}
+    persistence.save(path, _without_nan(document), arrays)
+
+
+def _as_json(value: Any) -> Any:
+    """A setting as JSON has it; a random generator, which it has not, becomes None."""
+    if isinstance(value, np.generic):
+        return value.item()
+    if isinstance(value, list | tuple | np.ndarray):
+        return [_as_json(entry) for entry in value]
+    return value if value is None or isinstance(value, bool | int | float | str) else None
+
+
+def _without_nan(value: Any) -> Any:
+    """JSON has neither NaN nor infinities: they become text, which float() takes."""
+    if isinstance(value, dict):
+        return {name: _without_nan(entry) for name, entry in value.items()}
+    if isinstance(value, list | tuple):
+        return [_without_nan(entry) for entry in value]
+    return str(value) if isinstance(value, float) and not math.isfinite(value) else value
+
+
+def load(cls: type, path: str | pathlib.Path) -> Any:
+    """The model of a file; every field is checked before it is used."""
+    document, arrays = persistence.load(path)
+    if document.get("kind") != KIND:
+        raise ModelFileError(f"{path} holds a {document.get('kind')!r}, not a {KIND}")
+    try:
+        return _restored(cls, document, arrays)
+    except (KeyError, TypeError, ValueError, AttributeError, IndexError, OverflowError, ArithmeticError) as error:
+        raise ModelFileError(f"{path} does not fit together: {error}") from None
+
+
+def _restored(cls: type, document: dict[str, Any], arrays: dict[str, np.ndarray]) -> Any:
+    settings = document["settings"]
+    settings["hidden_layer_sizes"] = tuple(np.atleast_1d(settings["hidden_layer_sizes"]).tolist())
+    if settings["nu_max"] is not None:
+        settings["nu_max"] = float(settings["nu_max"])
+    model = cls(**settings)
+    fields = document["design"]
+    bound = fields["nu_max"] if fields["nu_max"] is None else float(fields["nu_max"])
+    design = Design(**fields | {"widths": tuple(fields["widths"]), "nu_max": bound, "r": float(fields["r"])})
+    inputs = _standardizer(arrays, "inputs", design.inputs)
+    targets = _standardizer(arrays, "targets", design.targets)
+    within, between = map(float, document["scale"])
+    if not (0 < within < math.inf and 0 < between < math.inf):
+        raise ModelFileError(f"factors on a covariance are positive numbers; got {document['scale']}")
+    params = _params(arrays, design, document["members"])
+    model.predictor_ = Predictor(design, params, inputs, targets, Scale(within, between))
+    model.calibration_ = None
+    if document["calibration"] is not None:
+        model.calibration_ = _calibrated.from_document(document["calibration"], arrays)
+    for name in FITTED:
+        setattr(model, name, document["fitted"][name])
+    if document["feature_names"] is not None:
+        model.feature_names_in_ = np.array(document["feature_names"], dtype=object)
+    for name in CURVES:
+        setattr(model, name, arrays.get(name))
+    model.extra_ = document["extra"]
+    return model
+
+
+def _standardizer(arrays: dict[str, np.ndarray], name: str, size: int) -> Standardizer:
+    found = Standardizer(arrays[f"{name}/mean"], arrays[f"{name}/std"])
+    good = all(part.shape == (size,) and np.isfinite(part).all() for part in found) and np.all(found.std > 0)
+    if not good:
+        raise ModelFileError(f"{name} must have {size} finite means and positive standard deviations")
+    return found
+
+
+def _params(arrays: dict[str, np.ndarray], design: Design, members: int) -> Any:
+    """The parameters, if they are exactly those that the design has."""
+    widths = [design.inputs, *design.widths]
+    if not all(isinstance(size, int) and 0 < size < 1 << 20 for size in (*widths, members, design.targets)):
+        raise ModelFileError(f"sizes must be whole numbers; got {widths}, {design.targets} targets, {members} members")
+    found: dict[str, dict[str, np.ndarray]] = {}
+    for name, array in arrays.items():
+        if name.startswith("params/"):
+            _, layer, part = name.split("/")
+            found.setdefault(layer, {})[part] = array
+    expected = design.shapes(members)
+    if str(jax.tree.structure(found)) != str(jax.tree.structure(expected)):
+        raise ModelFileError(f"layers {sorted(found)} are not those of hidden layers {design.widths}")
+    for got, wanted in zip(jax.tree.leaves(found), jax.tree.leaves(expected), strict=True):
+        if got.shape != wanted.shape or got.dtype != np.float32 or not np.isfinite(got).all():
+            raise ModelFileError(
+                f"parameters must be finite float32 of shape {wanted.shape}; got {got.dtype} {got.shape}"
+            )
+    return found
+
+
+def export(predictor: Predictor, path: str | pathlib.Path) -> None:
+    """The moments in original units as a program for any number of rows, on CPU, GPU and TPU."""
+    inputs, targets = (
+        [np.asarray(part, np.float32) for part in standardizer]
+        for standardizer in (predictor.inputs, predictor.targets)
+    )
+
+    def moments(x: Array) -> dict[str, Array]:
+        mixture = mixture_of(predictor.design, predictor.params, predictor.scale, (x - inputs[0]) / inputs[1])
+        outer = targets[1][:, None] * targets[1]
+        covariances = {"aleatoric": mixture.aleatoric(), "epistemic": mixture.epistemic(), "total": mixture.total()}
+        scaled = {name: outer * covariance for name, covariance in covariances.items()}
+        return {"mean": targets[0] + targets[1] * mixture.mean()} | scaled
+
+    rows = jax.export.symbolic_shape("rows")[0]
+    example = jax.ShapeDtypeStruct((rows, predictor.design.inputs), jnp.float32)
+    exported = jax.export.export(jax.jit(moments), platforms=("cpu", "cuda", "tpu"))(example)
+    persistence.write_whole(path, bytes(exported.serialize()))

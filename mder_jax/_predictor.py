@@ -1,0 +1,262 @@
+"""A trained ensemble as a function of a table: standardised on the way in, in original units on the way out.
+
+Moments are turned into original units in float64, since a target such as 2020.5 ± 0.001 has no digits left in float32.
+"""
+
+import functools
+import math
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax import Array
+
+from mder_jax.calibration import Scale, rescale
+from mder_jax.links import niw_link, num_outputs
+from mder_jax.mixture import Mixture
+from mder_jax.networks import Network, mlp
+from mder_jax.niw import NIW
+from mder_jax.student_t import StudentT
+
+# Rows go through in blocks of one size, so that a row's prediction does not depend on how many came with it.
+BLOCK = 1024
+
+
+class Design(NamedTuple):
+    """What a network is, enough to build it again.
+
+    Args:
+      inputs: columns of X.
+      targets: columns of Y.
+      widths: of the hidden layers.
+      activation: see `mlp`.
+      r: the coupling ν = r κ.
+      nu_max: upper bound of ν, see `niw_link`.
+    """
+
+    inputs: int
+    targets: int
+    widths: tuple[int, ...]
+    activation: str
+    r: float
+    nu_max: float | None
+
+    def network(self) -> Network:
+        """From standardised rows to a NIW of standardised targets."""
+        link = functools.partial(niw_link, n=self.targets, r=self.r, nu_max=self.nu_max)
+        return mlp(self.widths, num_outputs(self.targets), self.activation, link)
+
+    def shapes(self, members: int) -> Any:
+        """Shapes and dtypes of the parameters of all members."""
+        row = jax.ShapeDtypeStruct((1, self.inputs), jnp.float32)
+        one = jax.eval_shape(self.network().init, jax.random.key(0), row)
+        return jax.tree.map(lambda leaf: jax.ShapeDtypeStruct((members, *leaf.shape), leaf.dtype), one)
+
+
+class Standardizer(NamedTuple):
+    """z = (value − mean) / std for each column, in float64."""
+
+    mean: np.ndarray
+    std: np.ndarray
+
+    def forward(self, values: np.ndarray) -> np.ndarray:
+        """Standardised values, in float32."""
+        return np.asarray((values - self.mean) / self.std, np.float32)
+
+    def back(self, values: Any) -> np.ndarray:
+        """Values in original units, (..., n)."""
+        return self.mean + self.std * np.asarray(values, np.float64)
+
+    def back_covariance(self, covariance: Any) -> np.ndarray:
+        """Covariances in original units, (..., n, n)."""
+        return self.std[:, None] * self.std * np.asarray(covariance, np.float64)
+
+
+def standardizer_of(values: np.ndarray, whole: bool = True) -> Standardizer:
+    """Mean and standard deviation of the columns, NaN left out; a column without spread keeps its scale.
+
+    Args:
+      values: (N, columns).
+      whole: False for mean 0 and standard deviation 1.
+    """
+    columns = values.shape[1]
+    if not whole:
+        return Standardizer(np.zeros(columns), np.ones(columns))
+    mean = np.asarray(np.nanmean(values, axis=0, dtype=np.float64))
+    std = np.asarray(np.nanstd(values, axis=0, dtype=np.float64))
+    constant = std <= 1e-12 * np.abs(mean)
+    return Standardizer(mean, np.where(constant, 1.0, std))
+
+
+class Parts(NamedTuple):
+    """Mean (N, n) and the three parts of the covariance (N, n, n), in original units: see `Mixture`."""
+
+    mean: np.ndarray
+    aleatoric: np.ndarray
+    within: np.ndarray
+    between: np.ndarray
+
+    @property
+    def epistemic(self) -> np.ndarray:
+        """What the members know they do not know, and their disagreement."""
+        return self.within + self.between
+
+    @property
+    def total(self) -> np.ndarray:
+        """The covariance of a new observation."""
+        return self.aleatoric + self.epistemic
+
+
+class Region(NamedTuple):
+    """The ellipsoid ‖C⁻¹(y − centre)‖ ≤ radius of each row.
+
+    Args:
+      centre: (N, n), the predictive mean.
+      scale_tril: C, (N, n, n), the lower Cholesky factor of the predictive covariance.
+      radius: (N,).
+    """
+
+    centre: np.ndarray
+    scale_tril: np.ndarray
+    radius: np.ndarray
+
+    def contains(self, y: Any) -> np.ndarray:
+        """Whether all targets of a row, (N, n), are inside, (N,)."""
+        d = np.asarray(y, np.float64).reshape(self.centre.shape) - self.centre
+        white = np.linalg.solve(self.scale_tril, d[..., None])[..., 0]
+        return np.linalg.norm(white, axis=-1) <= self.radius
+
+    def log_volume(self) -> np.ndarray:
+        """ln of its volume in the units of the targets, (N,)."""
+        n = self.centre.shape[1]
+        unit_ball = 0.5 * n * math.log(math.pi) - math.lgamma(0.5 * n + 1)
+        diagonal = np.diagonal(self.scale_tril, axis1=1, axis2=2)
+        return unit_ball + n * np.log(self.radius) + np.log(diagonal).sum(axis=1)
+
+
+@functools.partial(jax.jit, static_argnames="design")
+def mixture_of(design: Design, params: Any, scale: Scale, x: Array) -> Mixture:
+    """The predictive of standardised targets, from standardised rows (B, d)."""
+    network = design.network()
+    return rescale(Mixture(jax.vmap(network.apply, (0, None))(params, x)), scale)
+
+
+@jax.jit
+def _parts(mixture: Mixture) -> tuple[Array, ...]:
+    return mixture.mean(), mixture.aleatoric(), mixture.epistemic_within(), mixture.epistemic_between()
+
+
+@jax.jit
+def _quantiles(mixture: Mixture, levels: Array) -> Array:
+    return jnp.moveaxis(mixture.quantiles(levels), 0, -1)
+
+
+@functools.partial(jax.jit, static_argnames="draws")
+def _samples(mixture: Mixture, key: Array, draws: int) -> Array:
+    return jnp.moveaxis(mixture.sample(key, draws), 0, -1)
+
+
+@jax.jit
+def _radius(mixture: Mixture, coverage: float, key: Array) -> Array:
+    return mixture.region_radius(coverage, key)
+
+
+@jax.jit
+def _log_prob(mixture: Mixture, y: Array) -> Array:
+    return mixture.log_prob(y, missing=True)
+
+
+@dataclass(frozen=True)
+class Predictor:
+    """A trained ensemble with its standardisers and its calibrated scale. Arrays are numpy's.
+
+    Args:
+      design: of every member.
+      params: of all members, stacked.
+      inputs: standardiser of X.
+      targets: standardiser of Y.
+      scale: factors on the predictive covariance; see `calibration`.
+    """
+
+    design: Design
+    params: Any
+    inputs: Standardizer
+    targets: Standardizer
+    scale: Scale
+
+    @property
+    def members(self) -> int:
+        """How many networks."""
+        return len(jax.tree.leaves(self.params)[0])
+
+    def with_scale(self, scale: Scale) -> "Predictor":
+        """The same with another calibration."""
+        return replace(self, scale=Scale(*(float(factor) for factor in scale)))
+
+    def each_block(self, X: np.ndarray, function: Callable[..., Any], *columns: np.ndarray) -> Any:
+        """``function(mixture of a block, its part of each of the columns)``, blocks joined again along the rows.
+
+        What it returns has the rows as first axis.
+        """
+        scale = jax.tree.map(np.float32, self.scale)
+        blocks = []
+        for start in range(0, len(X), BLOCK):
+            rows = min(BLOCK, len(X) - start)
+            x, *others = (_filled(values[start : start + BLOCK]) for values in (X, *columns))
+            mixture = mixture_of(self.design, self.params, scale, self.inputs.forward(x))
+            blocks.append(jax.tree.map(lambda leaf, rows=rows: np.asarray(leaf)[:rows], function(mixture, *others)))
+        return jax.tree.map(lambda *leaves: np.concatenate(leaves), *blocks)
+
+    def parts(self, X: np.ndarray) -> Parts:
+        """Mean and covariances."""
+        mean, *covariances = self.each_block(X, _parts)
+        return Parts(self.targets.back(mean), *map(self.targets.back_covariance, covariances))
+
+    def quantiles(self, X: np.ndarray, levels: np.ndarray) -> np.ndarray:
+        """Of each target at each level, (N, n, K)."""
+        found = self.each_block(X, lambda mixture: _quantiles(mixture, levels.astype(np.float32)))
+        return np.moveaxis(self.targets.back(np.moveaxis(found, 1, -1)), -1, 1)
+
+    def region(self, X: np.ndarray, coverage: float, radius: np.ndarray | None = None) -> Region:
+        """The ellipsoid of all targets; its radius by the predictive distribution unless one is given."""
+        parts = self.parts(X)
+        if radius is None:
+            keys = iter(list(jax.random.split(jax.random.key(0), -(-len(X) // BLOCK))))
+            radius = self.each_block(X, lambda mixture: _radius(mixture, coverage, next(keys)))
+        radii = np.broadcast_to(np.asarray(radius, np.float64), (len(X),))
+        return Region(parts.mean, np.linalg.cholesky(parts.total), radii)
+
+    def sample(self, X: np.ndarray, key: Array, draws: int) -> np.ndarray:
+        """Joint draws, (N, n, draws)."""
+        keys = iter(list(jax.random.split(key, -(-len(X) // BLOCK))))
+        found = self.each_block(X, lambda mixture: _samples(mixture, next(keys), draws))
+        return np.moveaxis(self.targets.back(np.moveaxis(found, 1, -1)), -1, 1)
+
+    def standardized(self, X: np.ndarray) -> Mixture:
+        """The predictive of standardised targets, rows (N,)."""
+
+        def rows_first(mixture: Mixture) -> NIW:
+            return jax.tree.map(lambda leaf: jnp.moveaxis(leaf, 0, 1), mixture.members)
+
+        found = self.each_block(X, rows_first)
+        return Mixture(jax.tree.map(lambda leaf: jnp.asarray(np.moveaxis(leaf, 0, 1)), found))
+
+    def distribution(self, X: np.ndarray) -> Mixture | StudentT:
+        """The predictive in original units: a mixture of NIW, or the Student-t of a single member."""
+        niw = jax.tree.map(lambda leaf: np.asarray(leaf, np.float64), self.standardized(X).members)
+        mixture = Mixture(NIW(self.targets.back(niw.mu), self.targets.std[:, None] * niw.L, niw.kappa, niw.nu))
+        return mixture.member(0) if self.members == 1 else mixture
+
+    def log_prob(self, X: np.ndarray, Y: np.ndarray) -> np.ndarray:
+        """ln p(y) of each row in original units, (N,); a NaN in y is a target that was not observed."""
+        z = self.targets.forward(Y)
+        found = self.each_block(X, _log_prob, z)
+        return np.asarray(found, np.float64) - np.isfinite(Y) @ np.log(self.targets.std)
+
+
+def _filled(rows: np.ndarray) -> np.ndarray:
+    """The rows of a block, the first one repeated to fill it."""
+    return np.concatenate([rows, np.broadcast_to(rows[:1], (BLOCK - len(rows), *rows.shape[1:]))])

@@ -1,0 +1,219 @@
+"""The search for the factors of `calibration.fit_scale`: their likelihood, its maximum, and the posterior on a grid."""
+
+import math
+from statistics import NormalDist
+from typing import NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax import Array, lax
+from jax.scipy.special import logsumexp
+from jax.typing import ArrayLike
+
+from mder_jax import _gamma, linalg
+from mder_jax.student_t import StudentT
+
+# The prior of ln factor is normal around 0 with this standard deviation: 95 % between 1/50 and 50.
+PRIOR_SD = 2.0
+# An error of ln factor above this (a factor of e²⁰) means that the rows do not determine it.
+_UNDETERMINED = 20.0
+# The posterior's grid ends where the density has fallen by e^-this, and has between so and so many points a factor.
+_DROP, _COARSEST, _FINEST = 16.0, 21, 101
+# Few rows make a ragged posterior and are quick; many a smooth one: so many member densities are spent on the grid.
+_DENSITIES = 1e8
+
+
+def from_centre(means: Array) -> Array:
+    """μ_i − μ̄, (M, ...); exactly 0 where all members agree."""
+    apart = means - means[:1]
+    return apart - jnp.mean(apart, axis=0, keepdims=True)
+
+
+def log_normal(log_factor: np.ndarray, error: np.ndarray, level: float) -> tuple[np.ndarray, ...]:
+    """Factor, standard error and ends of the interval, from ln factor and its error."""
+    width = NormalDist().inv_cdf((1 + level) / 2) * error
+    factor = np.exp(log_factor)
+    return factor, factor * error, np.exp(log_factor - width), np.exp(log_factor + width)
+
+
+class Parts(NamedTuple):
+    """All that ln p(y) needs when the factors change, so that L is solved with once; each array is (M, N).
+
+    `residual` L⁻¹(y − μ̄) and `offset` L⁻¹(μ_i − μ̄) are n arrays each, `observed` is the number of targets observed, and
+    `constant` is what does not depend on the factors.
+    """
+
+    residual: list[Array]
+    offset: list[Array]
+    df: Array
+    observed: Array
+    constant: Array
+
+
+@jax.jit
+def _parts_of(t: StudentT, y: Array) -> Parts:
+    observed = ~jnp.isnan(y)
+    number = jnp.sum(observed, axis=-1)
+
+    def of_member(t: StudentT, apart: Array) -> Parts:
+        L = linalg.leave_rows_out(t.scale_tril, observed)
+        residual, offset = (linalg.whiten(L, jnp.where(observed, d, 0.0)) for d in (y - t.loc + apart, apart))
+        constant = _gamma.centred_log_gamma_ratio_counted(t.df, number, t.n) - linalg.half_logdet(L)
+        return Parts(linalg.split_last(residual), linalg.split_last(offset), t.df, number.astype(y.dtype), constant)
+
+    return jax.vmap(of_member)(t, from_centre(t.loc))
+
+
+@jax.jit
+def _log_density(log_factors: Array, parts: Parts) -> Array:
+    """ln p(y) of each row but for a constant, (N,), given (ln within, ln between) or one ln factor for both."""
+    within, between = jnp.exp(log_factors[0]), jnp.exp(log_factors[-1])
+    white = [a - jnp.sqrt(between) * b for a, b in zip(parts.residual, parts.offset, strict=True)]
+    q = sum((x * x for x in white), start=jnp.zeros_like(parts.df))
+    gaussian = jnp.isinf(parts.df)
+    df = jnp.where(gaussian, 1.0, parts.df)
+    distance = jnp.where(gaussian, q / within, (df + parts.observed) * jnp.log1p(q / (within * df)))
+    return logsumexp(parts.constant - 0.5 * (parts.observed * jnp.log(within) + distance), axis=0)
+
+
+def _objective(log_factors: Array, parts: Parts, precision: float) -> Array:
+    """Log likelihood and log prior, whose precision is 0 for none."""
+    return jnp.sum(_log_density(log_factors, parts)) - 0.5 * precision * jnp.sum(log_factors**2)
+
+
+@jax.jit
+def _derivatives(log_factors: Array, parts: Parts, precision: float) -> tuple[Array, Array, Array]:
+    """Value, gradient, and minus the second derivatives; forwards twice, which compiles in half the time."""
+
+    def value(x: Array) -> tuple[Array, Array]:
+        return (_objective(x, parts, precision),) * 2
+
+    def slope(x: Array) -> tuple[Array, tuple[Array, Array]]:
+        along, at = jax.jacfwd(value, has_aux=True)(x)
+        return along, (at, along)
+
+    second, (at, along) = jax.jacfwd(slope, has_aux=True)(log_factors)
+    return at, along, -second
+
+
+@jax.jit
+def _on_grid(points: Array, parts: Parts, precision: float) -> Array:
+    """The objective at (K, 1) or (K, 2) points -> (K,)."""
+    return lax.map(lambda point: _objective(point, parts, precision), points)
+
+
+def prepare(t: StudentT, y: Array, separate: bool) -> tuple[Parts, np.ndarray]:
+    """What the search needs of the members' t and the targets, and where it starts: one ln factor, or two."""
+    parts = _parts_of(t, y)
+    start = np.full(1 + separate, _log_start(parts))
+    at_start = _log_density(jnp.asarray(start, y.dtype), parts)
+    return parts._replace(constant=parts.constant - at_start[None]), start
+
+
+def _log_start(parts: Parts) -> float:
+    """ln of the median of ‖L⁻¹(y − μ̄)‖² / (n + ‖L⁻¹(μ_i − μ̄)‖²), which exists for any df."""
+    residual, offset = (sum(np.asarray(x) ** 2 for x in part) for part in (parts.residual, parts.offset))
+    ratios = np.mean(residual, axis=0) / np.mean(parts.observed + offset, axis=0)
+    ratios = finite_rows(ratios, "the prediction is not finite")
+    return math.log(np.median(ratios[ratios > 0])) if np.any(ratios > 0) else 0.0
+
+
+def finite_rows(values: ArrayLike, what: str) -> np.ndarray:
+    """The values in double precision, or an error that names the first row that is not finite."""
+    numbers = np.asarray(values, np.float64)
+    if not np.isfinite(numbers).all():
+        row = first(~np.isfinite(numbers))[0]
+        raise ValueError(f"{what} in row {row} (rows with nothing but NaN in y not counted)")
+    return numbers
+
+
+def first(where: np.ndarray) -> list[int]:
+    """The first place of a True."""
+    return np.argwhere(where)[0].tolist()
+
+
+def _maximise(parts: Parts, x: np.ndarray, precision: float) -> tuple[np.ndarray, np.ndarray]:
+    """Where the objective is largest, by Newton steps that are cut until it rises, and minus its second derivatives."""
+
+    def look(x: np.ndarray) -> tuple[np.ndarray, ...]:
+        found = _derivatives(jnp.asarray(x, parts.df.dtype), parts, precision)
+        return tuple(np.asarray(part, np.float64) for part in found)
+
+    value, slope, information = look(x)
+    for _ in range(100):
+        step = _newton_step(slope, information)
+        if slope @ step < 1e-8:  # the gain is below rounding; one more step doubles the digits
+            return x + step, look(x + step)[2]
+        following = look(x + step)
+        while not following[0] > value and np.abs(step).max() > 1e-6:
+            step = step / 2
+            following = look(x + step)
+        if not following[0] > value or np.abs(x).max() > 60:
+            break
+        x, (value, slope, information) = x + step, following
+    return x, information
+
+
+def _newton_step(slope: np.ndarray, information: np.ndarray) -> np.ndarray:
+    """A step uphill also where the curvature has the wrong sign, by at most a factor of e³."""
+    curvature, axes = np.linalg.eigh(information)
+    step = axes @ (axes.T @ slope / np.maximum(np.abs(curvature), 1e-12))
+    return step * min(1.0, 3 / np.abs(step).max()) if np.any(step) else step
+
+
+def likelihood(parts: Parts, start: np.ndarray, level: float) -> tuple[np.ndarray, ...]:
+    """Factors of the largest likelihood, their errors and intervals, from the information in ln factor."""
+    x, information = _maximise(parts, start, 0.0)
+    curvature = np.linalg.eigvalsh(information)
+    if not curvature.min() > _UNDETERMINED**-2:
+        raise ValueError(
+            f"the likelihood has no maximum that these {parts.df.shape[1]} rows determine; the search ended at factors"
+            f" {', '.join(f'{factor:.3g}' for factor in np.exp(x))}. method='posterior' has a prior that bounds them"
+        )
+    return log_normal(x, np.sqrt(np.diagonal(np.linalg.inv(information))), level)
+
+
+def posterior(parts: Parts, start: np.ndarray, level: float) -> tuple[np.ndarray, ...]:
+    """Median, error and central interval of each factor under the prior."""
+    precision = PRIOR_SD**-2
+    mode, information = _maximise(parts, start, precision)
+    axes = _grid_axes(parts, mode, np.linalg.inv(information), precision)
+    points = np.stack(np.meshgrid(*axes, indexing="ij"), axis=-1)
+    values = np.asarray(_on_grid(jnp.asarray(points.reshape(-1, len(mode)), parts.df.dtype), parts, precision))
+    density = np.exp(values - values.max()).reshape(points.shape[:-1])
+    marginals = [density] if len(axes) == 1 else [density.sum(axis=1), density.sum(axis=0)]
+    summaries = [_summary(axis, marginal, level) for axis, marginal in zip(axes, marginals, strict=True)]
+    median, deviation, lower, upper = np.array(summaries).T
+    return np.exp(median), np.exp(median) * deviation, np.exp(lower), np.exp(upper)
+
+
+def _grid_axes(parts: Parts, mode: np.ndarray, covariance: np.ndarray, precision: float) -> list[np.ndarray]:
+    """For each ln factor the points of the grid, out to where the density has fallen by e^-16 on either side."""
+    size = int(np.clip((_DENSITIES / parts.df.size) ** (1 / len(mode)), _COARSEST, _FINEST))
+    top = float(_on_grid(jnp.asarray(mode[None], parts.df.dtype), parts, precision)[0])
+
+    def end(ridge: np.ndarray) -> float:
+        steps = 2 * 1.25 ** np.arange(24)
+        points = jnp.asarray(mode + steps[:, None] * ridge, parts.df.dtype)
+        low = top - np.asarray(_on_grid(points, parts, precision)) > _DROP
+        return steps[np.argmax(low)]
+
+    axes = []
+    for j, centre in enumerate(mode):
+        deviation = math.sqrt(covariance[j, j])
+        ridge = covariance[j] / deviation  # the other factor follows, so the fall is that of the marginal
+        axes.append(np.linspace(centre - end(-ridge) * deviation, centre + end(ridge) * deviation, size))
+    return axes
+
+
+def _summary(x: np.ndarray, density: np.ndarray, level: float) -> tuple[float, float, float, float]:
+    """Median, standard deviation and central interval of a density given at few points; its logarithm is a spline."""
+    from scipy.interpolate import CubicSpline
+
+    fine = np.linspace(x[0], x[-1], 4001)
+    weights = np.exp(CubicSpline(x, np.log(np.maximum(density / density.max(), 1e-300)))(fine))
+    below = np.cumsum(weights) - 0.5 * weights
+    median, lower, upper = np.interp([0.5, (1 - level) / 2, (1 + level) / 2], below / weights.sum(), fine)
+    mean = np.average(fine, weights=weights)
+    return median, math.sqrt(np.average((fine - mean) ** 2, weights=weights)), lower, upper

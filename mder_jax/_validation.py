@@ -1,0 +1,99 @@
+"""What `MDERRegressor` asks of its settings and its table, and how each member gets rows to hold out."""
+
+import math
+from numbers import Real
+from typing import Any
+
+import numpy as np
+
+from mder_jax._job import PerMember
+from mder_jax._problem import is_whole
+from mder_jax.networks import ACTIVATIONS
+
+
+def check_settings(model: Any) -> None:
+    """Raise, naming the setting, what it is and what would be right."""
+    widths = np.atleast_1d(np.asarray(model.hidden_layer_sizes, dtype=object))
+    rules = {
+        "hidden_layer_sizes": (
+            all(_is_count(width) for width in widths),
+            "whole numbers above 0",
+        ),
+        "activation": (model.activation in ACTIVATIONS, f"one of {', '.join(ACTIVATIONS)}"),
+        "r": (_is_number(model.r) and model.r > 0, "a number above 0"),
+        "nu_max": (model.nu_max is None or _is_number(model.nu_max), "None or a number"),
+        "alpha": (_is_number(model.alpha) and model.alpha >= 0, "a number, 0 or more"),
+        "learning_rate_init": (
+            _is_number(model.learning_rate_init) and model.learning_rate_init > 0,
+            "a number above 0",
+        ),
+        "batch_size": (
+            model.batch_size == "auto" or _is_count(model.batch_size),
+            "'auto' or a whole number, 1 or more",
+        ),
+        "validation_fraction": (
+            _is_number(model.validation_fraction) and 0 < model.validation_fraction < 1,
+            "a share between 0 and 1",
+        ),
+    }
+    counts = {name: getattr(model, name) for name in ("members", "max_iter", "n_iter_no_change")}
+    rules |= {name: (_is_count(value), "a whole number, 1 or more") for name, value in counts.items()}
+    for name, (good, wanted) in rules.items():
+        if not good:
+            raise ValueError(f"{name} must be {wanted}; got {getattr(model, name)!r}")
+
+
+def _is_count(value: Any) -> bool:
+    return is_whole(value) and value >= 1
+
+
+def _is_number(value: Any) -> bool:
+    return isinstance(value, Real) and not isinstance(value, bool) and not math.isnan(value)
+
+
+def refuse_text_columns(X: Any) -> None:
+    """Raise if a data frame has columns that are not numbers, naming them and what to do."""
+    if not hasattr(X, "columns"):
+        return
+    bad = [str(name) for name in X.columns if not _holds_numbers(X[name])]
+    if bad:
+        raise ValueError(
+            f"columns {', '.join(map(repr, bad))} are not numbers. Encode them, for instance with "
+            "sklearn.preprocessing.OneHotEncoder in a Pipeline, or leave them out; `mder train` encodes them itself"
+        )
+
+
+def _holds_numbers(column: Any) -> bool:
+    values = np.asarray(column)
+    if values.dtype.kind in "biufc":  # complex numbers have a message of their own
+        return True
+    try:
+        values.astype(float)
+    except (TypeError, ValueError):
+        return False
+    return values.dtype.kind == "O" and not any(isinstance(value, str) for value in values)
+
+
+def names_of(y: Any) -> list[str] | None:
+    """The names of the targets, if y has any."""
+    if hasattr(y, "columns"):
+        return [str(name) for name in y.columns]
+    name = getattr(y, "name", None)
+    return [str(name)] if name is not None else None
+
+
+def rows_to_train_on(X: np.ndarray, Y: np.ndarray, names: list[str] | None) -> tuple[np.ndarray, np.ndarray]:
+    """The rows with at least one target; raise if one was never observed."""
+    seen = np.isfinite(Y)
+    for target in np.flatnonzero(~seen.any(axis=0)):
+        raise ValueError(f"target {names[target] if names else target} is NaN in all {len(Y)} rows; leave it out")
+    kept = seen.any(axis=1)
+    return (X, Y) if kept.all() else (X[kept], Y[kept])
+
+
+def split_for_members(random: Any, X: np.ndarray, Y: np.ndarray, members: int, held_out: int) -> dict[str, Any]:
+    """Rows for each member to hold out, as `fit_ensemble` takes them: weight 0 in training, data of validation."""
+    rows = np.stack([random.permutation(len(X))[:held_out] for _ in range(members)])
+    weights = np.ones((members, len(X)), np.float32)
+    np.put_along_axis(weights, rows, 0.0, axis=1)
+    return {"weights": PerMember(weights), "validation": (PerMember(X[rows]), PerMember(Y[rows]))}

@@ -1,0 +1,272 @@
+r"""The global scale that the coupling gives up, and conformal regions, both from held-out rows.
+
+The coupling ν = r κ gives up the global scale of the uncertainties, to be put right with held-out data. r itself moves
+the border between aleatoric and epistemic and leaves the predictive distribution as it is, so no data can tell it. The
+factor fitted here multiplies the predictive covariance, and held-out data do tell it.
+
+A prediction is a `StudentT` or a `NIW` with batch shape (N,), or a `Mixture` whose members have batch shape (M, N). The
+targets are (N, n); a NaN there is a target that was not observed.
+"""
+
+import math
+from dataclasses import replace
+from typing import Literal, NamedTuple, TypeVar
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax import Array
+from jax.typing import ArrayLike
+
+from mder_jax import _scale_search, linalg
+from mder_jax._arrays import check_above, check_same, floats, floats_with
+from mder_jax._scale_search import finite_rows, first, likelihood, posterior
+from mder_jax.mixture import Mixture
+from mder_jax.niw import NIW
+from mder_jax.student_t import StudentT
+
+Method = Literal["likelihood", "pull", "posterior"]
+Prediction = TypeVar("Prediction", bound=StudentT | NIW | Mixture)
+
+
+class Scale(NamedTuple):
+    """Factors on the predictive covariance: `within` on that of the members, `between` on that of their means."""
+
+    within: float | Array = 1.0
+    between: float | Array = 1.0
+
+
+class ScaleFit(NamedTuple):
+    """What `fit_scale` found: `scale` to apply, and of each factor the standard error and the `level` interval."""
+
+    scale: Scale
+    standard_error: Scale
+    lower: Scale
+    upper: Scale
+    method: str
+    separate: bool
+    level: float
+    rows: int
+
+    def __str__(self) -> str:
+        names = ("within", "between") if self.separate else ("covariance",)
+        lines = [f"factors on the covariance by {self.method}, {self.rows} rows, {self.level:.0%} intervals"]
+        columns = zip(self.scale, self.standard_error, self.lower, self.upper, strict=True)
+        for name, numbers in zip(names, columns, strict=False):
+            factor, error, low, high = map(float, numbers)
+            lines.append(f"  {name:<10}  {factor:.4g} ± {error:.2g}  [{low:.4g}, {high:.4g}]")
+        return "\n".join(lines)
+
+
+def rescale(prediction: Prediction, scale: Scale) -> Prediction:
+    r"""The prediction with its covariance multiplied: L_i → √within L_i, μ_i → μ̄ + √between (μ_i − μ̄).
+
+    A mixture's total covariance becomes within (aleatoric + epistemic_within) + between epistemic_between; equal
+    factors multiply it as a whole. κ, ν and df stay, so the result is valid and r means what it meant.
+
+    Args:
+      prediction: a StudentT or a NIW, for which `between` has no effect, or a Mixture; any batch shape.
+      scale: two positive numbers.
+
+    Example:
+      >>> t = StudentT(df=4.0, loc=jnp.zeros((3, 2)), scale_tril=jnp.broadcast_to(jnp.eye(2), (3, 2, 2)))
+      >>> print(rescale(t, Scale(within=9.0)).scale_tril[0, 0, 0])
+      3.0
+    """
+    _check_type(prediction)
+    prediction, (within, between) = floats_with(prediction, within=scale.within, between=scale.between)
+    for name, factor in (("within", within), ("between", between)):
+        check_same(name, factor, (), "one number")
+        check_above(name, factor, 0, "a factor on a covariance")
+    if isinstance(prediction, Mixture):
+        members = _spread_out(_widen(prediction.members, within), between)
+        return Mixture(members)  # type: ignore[return-value]
+    return _widen(prediction, within)  # type: ignore[return-value]
+
+
+def _widen(t: StudentT | NIW, within: Array) -> StudentT | NIW:
+    if isinstance(t, StudentT):
+        return replace(t, scale_tril=jnp.sqrt(within) * t.scale_tril)
+    return replace(t, L=jnp.sqrt(within) * t.L)
+
+
+def _spread_out(members: StudentT | NIW, between: Array) -> StudentT | NIW:
+    stretch = jnp.sqrt(between) - 1  # exactly nothing happens for 1
+    if isinstance(members, StudentT):
+        return replace(members, loc=members.loc + stretch * _scale_search.from_centre(members.loc))
+    return replace(members, mu=members.mu + stretch * _scale_search.from_centre(members.mu))
+
+
+def fit_scale(
+    prediction: StudentT | NIW | Mixture,
+    y: ArrayLike,
+    method: Method = "likelihood",
+    separate: bool = False,
+    level: float = 0.95,
+) -> ScaleFit:
+    r"""The factor on the predictive covariance that held-out rows ask for, for `rescale`.
+
+    * "likelihood" maximises Σ ln p(y) of the rescaled prediction. Errors are from the observed information in
+      ln factor: the interval is exp(ln f ± z s), the standard error f s.
+    * "pull" is the mean over rows of (y − mean)ᵀ Cov⁻¹ (y − mean) / n, which is 1 if the covariance is right; its error
+      is from the spread over rows. It needs fourth moments: df > 4; below, the error means nothing.
+    * "posterior" is Bayes' with the prior ln f ~ N(0, 2²) for each factor, on a grid: the median, the central credible
+      interval, and as standard error the median times the posterior standard deviation of ln f. One row is enough.
+
+    Args:
+      prediction: of N rows.
+      y: targets, (N, n). With a NaN the marginal of the other targets is used; a row of NaN is left out.
+      method: "likelihood", "pull" or "posterior".
+      separate: one factor for the members' own covariance and one for that between their means, instead of one for
+        both. Needs members that differ, and not "pull", which sees only the sum.
+      level: probability of the interval.
+
+    Example:
+      >>> t = StudentT(jnp.inf, jnp.zeros((4, 1)), jnp.ones((4, 1, 1)))
+      >>> print(fit_scale(t, jnp.array([[-3.0], [1.0], [jnp.nan], [2.0]])))
+      factors on the covariance by likelihood, 3 rows, 95% intervals
+        covariance  4.667 ± 3.8  [0.9419, 23.12]
+    """
+    if method not in ("likelihood", "pull", "posterior"):
+        raise ValueError(f"method must be 'likelihood', 'pull' or 'posterior'; got {method!r}")
+    if not 0 < level < 1:
+        raise ValueError(f"level is a probability between 0 and 1; got {level}")
+    mixture, y = _held_out(prediction, y)
+    if separate:
+        _check_separable(mixture, method)
+    if method == "pull":
+        found = _pull(mixture, y, level)
+    else:
+        parts, start = _scale_search.prepare(mixture.components(), y, separate)
+        found = (likelihood if method == "likelihood" else posterior)(parts, start, level)
+    scale, error, lower, upper = (Scale(float(numbers[0]), float(numbers[-1])) for numbers in found)
+    return ScaleFit(scale, error, lower, upper, method, separate, level, len(y))
+
+
+def _check_type(prediction: StudentT | NIW | Mixture) -> None:
+    if not isinstance(prediction, StudentT | NIW | Mixture):
+        raise TypeError(f"a prediction is a StudentT, a NIW or a Mixture; got {type(prediction).__name__}")
+
+
+def _held_out(prediction: StudentT | NIW | Mixture, y: ArrayLike) -> tuple[Mixture, Array]:
+    """The prediction as a mixture (of one), and y, without the rows in which nothing was observed."""
+    _check_type(prediction)
+    if not isinstance(prediction, Mixture):
+        prediction = Mixture(jax.tree.map(lambda leaf: leaf[None], prediction))
+    if len(prediction.batch_shape) != 1:
+        raise ValueError(f"the prediction must be of N rows, batch shape (N,); got {prediction.batch_shape}")
+    mixture, (y,) = floats_with(prediction, y=y)
+    check_same("y", y, (*mixture.batch_shape, mixture.n), "the prediction's mean")
+    if np.isinf(y).any():
+        raise ValueError(f"y must be finite, or NaN for 'not observed'; y{first(np.isinf(y))} is infinite")
+    kept = ~np.isnan(y).all(axis=1)
+    if not kept.any():
+        raise ValueError(f"at least one row with an observed target is needed; all {len(y)} have only NaN")
+    if kept.all():
+        return mixture, y
+    return jax.tree.map(lambda leaf: leaf[:, kept], mixture), y[kept]
+
+
+def _check_separable(mixture: Mixture, method: Method) -> None:
+    if method == "pull":
+        raise ValueError("pulls see only the total covariance; separate=True needs 'likelihood' or 'posterior'")
+    if not np.any(_scale_search.from_centre(mixture.components().loc)):
+        raise ValueError(
+            f"separate=True needs members whose means differ; here {mixture.size} member(s) agree in every row,"
+            " so no data can tell a factor on the spread between them"
+        )
+
+
+@jax.jit  # the loop in `cholesky` would be compiled at each call
+def _squared_distance(covariance: Array, d: Array) -> Array:
+    """dᵀ Cov⁻¹ d of the observed entries of d, (N, n, n) and (N, n) -> (N,)."""
+    observed = ~jnp.isnan(d)
+    L = linalg.leave_rows_out(linalg.cholesky(covariance), observed)
+    return linalg.log_determinant_and_distance(L, jnp.where(observed, d, 0.0))[1]
+
+
+def _observed(y: Array) -> np.ndarray:
+    """How many targets each row has, (N, n) -> (N,)."""
+    return np.sum(~np.isnan(y), axis=1)
+
+
+def _covariance(mixture: Mixture) -> Array:
+    covariance = mixture.total()
+    finite_rows(covariance, "the predictive covariance needs df > 2 (a NIW: ν > n + 1); it is not finite")
+    return covariance
+
+
+def _pull(mixture: Mixture, y: Array, level: float) -> tuple[np.ndarray, ...]:
+    if len(y) < 2:
+        raise ValueError(f"the spread of pulls needs 2 rows or more; got {len(y)}; 'posterior' takes one")
+    squares = _squared_distance(_covariance(mixture), y - mixture.mean())
+    pulls = finite_rows(squares, "the predictive covariance is not positive definite") / _observed(y)
+    estimate = np.mean(pulls, keepdims=True)
+    if estimate == 0:
+        raise ValueError("every y is exactly the predicted mean; no positive factor fits that")
+    return _scale_search.log_normal(np.log(estimate), np.std(pulls, ddof=1) / math.sqrt(len(y)) / estimate, level)
+
+
+def conformal_scores(prediction: StudentT | NIW | Mixture, y: ArrayLike, joint: bool = True) -> Array:
+    """How far each y is from its prediction, sorted, for `radius_of`: keep them to give any coverage later.
+
+    Args:
+      prediction: of N rows.
+      y: targets, (N, n); a NaN was not observed.
+      joint: True for √((y − mean)ᵀ Cov⁻¹ (y − mean)) of the K complete rows, (K,); False for |y_j − mean_j| / std_j of
+        each target, (K, n), with K rows for the target observed most often and NaN at the end of the others.
+    """
+    mixture, y = _held_out(prediction, y)
+    covariance, d = _covariance(mixture), y - mixture.mean()
+    if not joint:
+        scores = jnp.sort(jnp.abs(d) / jnp.sqrt(linalg.diagonal(covariance)), axis=0)  # NaN last
+        return scores[: int(np.sum(~np.isnan(y), axis=0).max())]
+    complete = _observed(y) == mixture.n
+    if not complete.any():
+        raise ValueError(f"joint scores need rows with all {mixture.n} targets; every row has a NaN; see joint=False")
+    squares = _squared_distance(covariance[complete], d[complete])
+    finite_rows(squares, "the predictive covariance is not positive definite")
+    return jnp.sort(jnp.sqrt(squares))
+
+
+def radius_of(scores: ArrayLike, coverage: float) -> Array:
+    """The ⌈(K+1) coverage⌉-th smallest of K `conformal_scores`, (K,) -> () or (K, n) -> (n,); ∞ if K is too small.
+
+    Example:
+      >>> print(radius_of(jnp.arange(1.0, 20.0), 0.9), radius_of(jnp.arange(1.0, 4.0), 0.9))
+      18.0 inf
+    """
+    (scores,) = floats(scores=scores)
+    if scores.ndim not in (1, 2):
+        raise ValueError(f"scores must have shape (K,) or (K, n); got {scores.shape}")
+    if not 0 < coverage <= 1:
+        raise ValueError(f"coverage is a probability above 0 and at most 1; got {coverage}")
+    count = np.sum(~np.isnan(scores), axis=0)
+    # 0.07 · 100 is 7.000000000000001 in floating point and means 7.
+    rank = np.ceil((count + 1) * coverage * (1 - 1e-12)).astype(int)
+    padded = np.append(np.sort(scores, axis=0), np.full((1, *scores.shape[1:]), np.inf), axis=0)
+    found = np.take_along_axis(padded, np.minimum(rank - 1, len(scores))[None], axis=0)[0]
+    return jnp.asarray(np.where(rank > count, np.inf, found), scores.dtype)
+
+
+def conformal_radius(prediction: StudentT | NIW | Mixture, y: ArrayLike, coverage: float, joint: bool = True) -> Array:
+    r"""The split-conformal radius: the region within it holds a new y with probability `coverage` or a little more.
+
+    Whatever the prediction is worth, a new row exchangeable with the K held-out ones is inside with probability
+    ⌈(K+1) coverage⌉/(K+1) on average over such sets, if scores have no ties. With fewer than coverage/(1 − coverage)
+    rows the radius is ∞. A common factor on the covariance cancels in the region, so that one held-out set may serve
+    `fit_scale` and this; factors fitted separately do not cancel and want rows of their own.
+
+    Args:
+      prediction: of N rows.
+      y: targets, (N, n); a NaN was not observed.
+      coverage: above 0, at most 1.
+      joint: True for one radius of the ellipsoid √((y − mean)ᵀ Cov⁻¹ (y − mean)) ≤ radius; False for the half-widths
+        of each target's interval in units of its standard deviation, (n,). For a mixture the mean and `total`.
+
+    Example:
+      >>> t = StudentT(jnp.inf, jnp.zeros((9, 1)), jnp.ones((9, 1, 1)))
+      >>> print(conformal_radius(t, jnp.arange(-4.0, 5.0)[:, None], coverage=0.8))
+      4.0
+    """
+    return radius_of(conformal_scores(prediction, y, joint), coverage)

@@ -1,0 +1,387 @@
+"""The scikit-learn face: tables in; means, covariances, intervals and regions in original units out."""
+
+import contextlib
+import math
+import pathlib
+import warnings
+from typing import Any, NamedTuple, Self
+
+import jax
+import numpy as np
+import optax
+from sklearn.base import BaseEstimator, RegressorMixin
+from sklearn.metrics import r2_score
+from sklearn.utils import check_random_state
+from sklearn.utils.validation import check_array, check_consistent_length, check_is_fitted, validate_data
+
+from mder_jax import _calibrated, _model_file, calibration, ensemble
+from mder_jax._devices import use_all_cores
+from mder_jax._job import PerMember
+from mder_jax._predictor import Design, Predictor, Region, standardizer_of
+from mder_jax._problem import is_whole
+from mder_jax._validation import check_settings, names_of, refuse_text_columns, rows_to_train_on, split_for_members
+from mder_jax.calibration import Scale
+from mder_jax.losses import mder_nll
+from mder_jax.mixture import Mixture
+from mder_jax.networks import Network
+from mder_jax.student_t import Interval, StudentT
+
+
+class Uncertainty(NamedTuple):
+    """Mean (N, n) and covariances (N, n, n) between the targets of each row, in original units.
+
+    Args:
+      mean: of a new observation.
+      aleatoric: the noise, which more data do not lower.
+      epistemic: what the model does not know, the members' own part and their disagreement.
+      total: the sum, the covariance of a new observation.
+    """
+
+    mean: np.ndarray
+    aleatoric: np.ndarray
+    epistemic: np.ndarray
+    total: np.ndarray
+
+    @property
+    def std(self) -> np.ndarray:
+        """√total_jj, the standard deviation of a new observation, in the shape of the mean."""
+        return np.sqrt(np.diagonal(self.total, axis1=1, axis2=2)).reshape(self.mean.shape)
+
+
+class MDERRegressor(RegressorMixin, BaseEstimator):
+    r"""Multivariate deep evidential regression: an ensemble of networks that predict a mean and two covariances.
+
+    Each member predicts a Normal-Inverse-Wishart distribution for every row, coupled by ν = r κ; the prediction is the
+    mixture of the members' Student-t distributions. Inputs and targets are standardised inside, and everything comes
+    back in original units. A NaN in Y is a target that was not observed: it costs no row, and the likelihood of the
+    others is exact. Rows of X must be complete.
+
+    **return_cov gives, for every row, the covariance between its targets, (N, n, n). It is not the covariance between
+    rows that GaussianProcessRegressor returns.**
+
+    The first fit in a process lets JAX see one device for each core, unless JAX was used before: see `use_all_cores`.
+
+    Args:
+      hidden_layer_sizes: widths of the hidden layers.
+      activation: "relu", "tanh", "gelu" or "silu".
+      members: networks of the ensemble.
+      r: the coupling ν = r κ. It moves the border between aleatoric and epistemic and leaves the predictive
+        distribution as it is; the scale that data can tell is fitted by `calibrate`.
+      nu_max: largest ν, above n + 1; None for n + 11, as in the paper.
+      bootstrap: each member trains on rows drawn with replacement.
+      standardize: whether to standardise inputs and targets.
+      alpha: weight decay of AdamW, relative to the learning rate.
+      learning_rate_init: of the first step; it falls to 0 along a cosine.
+      batch_size: rows of a minibatch; "auto" for a fiftieth of the rows, but at least 32 and at most 256.
+      max_iter: epochs.
+      early_stopping: each member holds out rows of its own, keeps the parameters that were best on them, and stops when
+        they have not been bettered for `n_iter_no_change` epochs.
+      validation_fraction: rows that a member holds out, at most 10,000.
+      n_iter_no_change: epochs without a better validation loss.
+      random_state: seed of initial parameters, held-out rows, shuffles and bootstrap.
+      verbose: whether to show a bar.
+      warm_start: go on from the networks of the last fit, with its standardisation.
+
+    Example:
+      >>> X = np.random.default_rng(0).normal(size=(200, 3))
+      >>> Y = X @ np.ones((3, 2)) + np.random.default_rng(1).normal(size=(200, 2))
+      >>> model = MDERRegressor(hidden_layer_sizes=(16,), members=2, max_iter=30, random_state=0).fit(X, Y)
+      >>> mean, cov = model.predict(X[:5], return_cov=True)
+      >>> mean.shape, cov.shape, model.predict_interval(X[:5], coverage=0.9).lower.shape
+      ((5, 2), (5, 2, 2), (5, 2))
+    """
+
+    predictor_: Predictor
+    calibration_: _calibrated.Calibration | None
+
+    def __init__(
+        self,
+        hidden_layer_sizes: tuple[int, ...] = (64, 64),
+        activation: str = "relu",
+        *,
+        members: int = 10,
+        r: float = 1.0,
+        nu_max: float | None = None,
+        bootstrap: bool = False,
+        standardize: bool = True,
+        alpha: float = 1e-4,
+        learning_rate_init: float = 3e-3,
+        batch_size: int | str = "auto",
+        max_iter: int = 200,
+        early_stopping: bool = True,
+        validation_fraction: float = 0.1,
+        n_iter_no_change: int = 30,
+        random_state: Any = None,
+        verbose: bool = False,
+        warm_start: bool = False,
+    ) -> None:
+        self.hidden_layer_sizes = hidden_layer_sizes
+        self.activation = activation
+        self.members = members
+        self.r = r
+        self.nu_max = nu_max
+        self.bootstrap = bootstrap
+        self.standardize = standardize
+        self.alpha = alpha
+        self.learning_rate_init = learning_rate_init
+        self.batch_size = batch_size
+        self.max_iter = max_iter
+        self.early_stopping = early_stopping
+        self.validation_fraction = validation_fraction
+        self.n_iter_no_change = n_iter_no_change
+        self.random_state = random_state
+        self.verbose = verbose
+        self.warm_start = warm_start
+
+    def __sklearn_tags__(self) -> Any:
+        tags = super().__sklearn_tags__()
+        tags.target_tags.multi_output = True
+        return tags
+
+    def fit(self, X: Any, y: Any, checkpoint: str | pathlib.Path | None = None) -> Self:
+        """Train the ensemble.
+
+        Args:
+          X: (N, d), an array or a data frame of numbers.
+          y: (N, n) or (N,); NaN for targets that were not observed.
+          checkpoint: a directory. If training is interrupted, the same call goes on from there.
+        """
+        check_settings(self)
+        with contextlib.suppress(RuntimeError):  # JAX has started, and keeps the devices it has
+            use_all_cores()
+        X, Y, flat, names = self._checked(X, y, reset=True)
+        X, Y = rows_to_train_on(X, Y, names)
+        again = self.warm_start and hasattr(self, "predictor_")
+        if again and self.predictor_.design != self._design(X.shape[1], Y.shape[1]):
+            raise ValueError("warm_start goes on with the networks of the last fit; their settings or columns differ")
+        inputs = self.predictor_.inputs if again else standardizer_of(X, self.standardize)
+        targets = self.predictor_.targets if again else standardizer_of(Y, self.standardize)
+        design = self._design(X.shape[1], Y.shape[1])
+        start = self.predictor_.params if again else None
+        trained = self._train(design, inputs.forward(X), targets.forward(Y), start, checkpoint)
+        self.predictor_ = Predictor(design, jax.tree.map(np.asarray, trained.params), inputs, targets, Scale(1.0, 1.0))
+        self.calibration_ = None
+        self.flat_, self.target_names_, self.n_outputs_ = flat, names, Y.shape[1]
+        self.n_iter_, self.n_rows_ = trained.epochs, len(X)
+        self.loss_curve_ = np.asarray(trained.history.train)
+        validation = trained.history.validation
+        self.validation_curve_ = None if validation is None else np.asarray(validation)
+        self.diverged_at_, self.best_epoch_ = trained.diverged_at, trained.best_epoch
+        return self
+
+    def _design(self, inputs: int, targets: int) -> Design:
+        widths = tuple(int(width) for width in np.atleast_1d(self.hidden_layer_sizes))
+        bound = None if self.nu_max is None else float(self.nu_max)
+        return Design(inputs, targets, widths, self.activation, float(self.r), bound)
+
+    def _train(self, design: Design, X: np.ndarray, Y: np.ndarray, start: Any, checkpoint: Any) -> ensemble.Ensemble:
+        rows, members = len(X), int(self.members)
+        random = check_random_state(self.random_state)
+        key = jax.random.key(int(random.randint(2**31 - 1)))
+        network: Any = design.network()
+        if start is not None:
+            fresh = network
+            network = PerMember(start, lambda params: Network(lambda key, x: params, fresh.apply))
+        options: dict[str, Any] = {}
+        kept = rows
+        if self.early_stopping and rows > 1:
+            held_out = min(math.ceil(self.validation_fraction * rows), rows - 1, 10_000)
+            kept = rows - held_out
+            options = split_for_members(random, X, Y, members, held_out) | {"patience": int(self.n_iter_no_change)}
+        batch = min(256, max(32, kept // 50)) if self.batch_size == "auto" else int(self.batch_size)
+        batch = min(batch, kept)
+        steps = int(self.max_iter) * -(-kept // batch)
+        rate = optax.cosine_decay_schedule(float(self.learning_rate_init), steps)
+        with warnings.catch_warnings():
+            if checkpoint is not None:  # what was trained is there, so an interruption may be one
+                warnings.filterwarnings("error", message="interrupted", category=RuntimeWarning)
+            try:
+                return ensemble.fit_ensemble(
+                    key,
+                    network,
+                    lambda niw, y: mder_nll(niw, y, missing=bool(np.isnan(Y).any())),
+                    X,
+                    Y,
+                    optimizer=optax.adamw(rate, weight_decay=float(self.alpha)),
+                    epochs=int(self.max_iter),
+                    members=members,
+                    batch_size=batch,
+                    bootstrap=bool(self.bootstrap),
+                    progress=bool(self.verbose),
+                    checkpoint=checkpoint,
+                    **options,
+                )
+            except RuntimeWarning:
+                raise KeyboardInterrupt from None
+
+    def _checked(self, X: Any, y: Any = None, reset: bool = False) -> Any:
+        """X as floats, and with y also Y as (N, n) floats, whether y was (N,), and the names of its columns."""
+        refuse_text_columns(X)
+        if reset and y is None:
+            raise ValueError(f"{type(self).__name__} requires y to be passed, but the target y is None")
+        X = validate_data(self, X, dtype=(np.float64, np.float32), order="C", reset=reset)
+        if y is None:
+            return X
+        names = names_of(y)
+        Y = check_array(y, ensure_2d=False, dtype=np.float64, order="C", ensure_all_finite="allow-nan", input_name="y")
+        check_consistent_length(X, Y)
+        flat = Y.ndim == 1
+        Y = Y[:, None] if flat else Y
+        if not reset and Y.shape[1] != self.n_outputs_:
+            raise ValueError(f"y must have the {self.n_outputs_} targets of the fit; got shape {Y.shape}")
+        return X, Y, flat, names
+
+    def _for_prediction(self, X: Any) -> np.ndarray:
+        check_is_fitted(self)
+        return self._checked(X)
+
+    def _shaped(self, values: Any) -> Any:
+        """(N, 1, ...) as (N, ...) if y was one-dimensional."""
+        return values[:, 0] if self.flat_ else values
+
+    def predict(self, X: Any, return_std: bool = False, return_cov: bool = False) -> Any:
+        """The mean, (N, n), or (N,) if y was; and with it, if asked for, standard deviations or covariances.
+
+        Args:
+          X: (N, d).
+          return_std: standard deviation of a new observation (aleatoric and epistemic), in the shape of the mean.
+          return_cov: **its covariance between the targets of each row**, (N, n, n).
+        """
+        if return_std and return_cov:
+            raise ValueError("ask for return_std or return_cov; the former are the roots of the latter's diagonal")
+        found = self.predict_uncertainty(X)
+        if return_std:
+            return found.mean, found.std
+        return (found.mean, found.total) if return_cov else found.mean
+
+    def predict_uncertainty(self, X: Any) -> Uncertainty:
+        """Mean, and aleatoric, epistemic and total covariance between the targets of each row."""
+        X = self._for_prediction(X)
+        parts = self.predictor_.parts(X)
+        return Uncertainty(self._shaped(parts.mean), parts.aleatoric, parts.epistemic, parts.total)
+
+    def predict_interval(self, X: Any, coverage: float = 0.9, joint: bool = False) -> Interval | Region:
+        """Where a new observation lies with probability `coverage`: after `calibrate`, by the conformal scores.
+
+        Args:
+          X: (N, d).
+          coverage: between 0 and 1.
+          joint: False for an interval of each target on its own, `lower` and `upper`; True for one ellipsoid of all
+            targets of a row: `centre`, `scale_tril` (Cholesky factor of the covariance) and `radius`.
+        """
+        if not 0 < coverage < 1:
+            raise ValueError(f"coverage is a probability between 0 and 1; got {coverage}")
+        X = self._for_prediction(X)
+        radius = self._conformal_radius(coverage, joint)
+        if joint:
+            return self.predictor_.region(X, coverage, radius)
+        if radius is None:
+            lower, upper = np.moveaxis(self.predictor_.quantiles(X, np.array([1 - coverage, 1 + coverage]) / 2), -1, 0)
+        else:
+            parts = self.predictor_.parts(X)
+            half = radius * np.sqrt(np.diagonal(parts.total, axis1=1, axis2=2))
+            lower, upper = parts.mean - half, parts.mean + half
+        return Interval(self._shaped(lower), self._shaped(upper))
+
+    def _conformal_radius(self, coverage: float, joint: bool) -> np.ndarray | None:
+        """From the calibration; None if there is none, or too few rows for this coverage."""
+        if self.calibration_ is None:
+            return None
+        scores = self.calibration_.joint_scores if joint else self.calibration_.target_scores
+        radius = np.asarray(calibration.radius_of(scores, coverage)) if len(scores) else np.array(np.inf)
+        if np.isfinite(radius).all():
+            return radius
+        warnings.warn(
+            f"conformal coverage {coverage:g} needs {math.ceil(coverage / (1 - coverage))} calibration rows, and "
+            f"{len(scores)} are there: the model's own quantiles are used",
+            UserWarning,
+            stacklevel=3,
+        )
+        return None
+
+    def predict_quantiles(self, X: Any, quantiles: Any = (0.05, 0.5, 0.95)) -> np.ndarray:
+        """Of each target on its own, (N, n, K) for K quantiles, or (N, K) if y was one-dimensional."""
+        levels = np.asarray(quantiles, float)
+        if levels.ndim != 1 or not len(levels) or not ((levels > 0) & (levels < 1)).all():
+            raise ValueError(f"quantiles are a list of probabilities between 0 and 1; got {quantiles}")
+        X = self._for_prediction(X)
+        return self._shaped(self.predictor_.quantiles(X, levels))
+
+    def predict_dist(self, X: Any) -> Mixture | StudentT:
+        """The predictive distribution of the rows, batch shape (N,): a `Mixture`, or the `StudentT` of one member.
+
+        In original units and the precision of JAX, float32 unless it is told otherwise. Then 2020.5 ± 0.001 has no
+        digits left; the other methods keep them.
+        """
+        X = self._for_prediction(X)
+        return self.predictor_.distribution(X)
+
+    def sample_y(self, X: Any, n_samples: int = 1, random_state: Any = 0) -> np.ndarray:
+        """Joint draws of new observations, (N, n, n_samples), or (N, n_samples) if y was one-dimensional."""
+        if not is_whole(n_samples) or n_samples < 1:
+            raise ValueError(f"n_samples must be a whole number, 1 or more; got {n_samples!r}")
+        X = self._for_prediction(X)
+        key = jax.random.key(int(check_random_state(random_state).randint(2**31 - 1)))
+        return self._shaped(self.predictor_.sample(X, key, int(n_samples)))
+
+    def log_prob(self, X: Any, y: Any) -> np.ndarray:
+        """ln p(y) of each row, (N,), in original units; a NaN in y is a target that was not observed."""
+        check_is_fitted(self)
+        X, Y, _, _ = self._checked(X, y)
+        return self.predictor_.log_prob(X, Y)
+
+    def score(self, X: Any, y: Any, sample_weight: Any = None) -> float:
+        """R², averaged over targets; of each, over the rows in which it was observed."""
+        check_is_fitted(self)
+        X, Y, _, _ = self._checked(X, y)
+        mean = self.predictor_.parts(X).mean
+        weights = None if sample_weight is None else np.asarray(sample_weight)
+        scores = []
+        for target in range(Y.shape[1]):
+            seen = np.isfinite(Y[:, target])
+            own = None if weights is None else weights[seen]
+            scores.append(r2_score(Y[seen, target], mean[seen, target], sample_weight=own))
+        return float(np.mean(scores))
+
+    def calibrate(self, X: Any, y: Any, method: str = "likelihood", separate: bool = False) -> Self:
+        """Fit the scale of the predictive covariance, and conformal scores, to rows that were held out from `fit`.
+
+        Everything predicted afterwards is rescaled, and intervals and regions are conformal. What was found, with the
+        coverage before and after, is in ``calibration_``; print it.
+
+        Args:
+          X: (N, d), not rows of the fit.
+          y: (N, n) or (N,).
+          method: "likelihood", "pull" or "posterior"; see `calibration.fit_scale`.
+          separate: one factor for the members' own covariance and one for their disagreement.
+        """
+        check_is_fitted(self)
+        X, Y, _, _ = self._checked(X, y)
+        plain = self.predictor_.with_scale(Scale(1.0, 1.0))
+        found = _calibrated.calibrate(plain.standardized(X), plain.targets.forward(Y), method, separate)
+        self.predictor_, self.calibration_ = plain.with_scale(found.fit.scale), found
+        return self
+
+    def save(self, path: str | pathlib.Path, extra: dict[str, Any] | None = None) -> None:
+        """Write the fitted model to one file, without pickle, whole or not at all.
+
+        Args:
+          path: of the file.
+          extra: anything JSON can hold, to be found as ``extra_`` of the loaded model.
+        """
+        check_is_fitted(self)
+        _model_file.save(self, path, extra)
+
+    @classmethod
+    def load(cls, path: str | pathlib.Path) -> Self:
+        """The model of a file that `save` wrote. Any other file raises a `ModelFileError`; no code in it is run."""
+        return _model_file.load(cls, path)
+
+    def export(self, path: str | pathlib.Path) -> None:
+        """Write the predictor as an artefact of `jax.export`, which runs where only jax is installed.
+
+        ``jax.export.deserialize(bytes).call(x)``, with x (rows, d) in float32 and original units, any number of rows,
+        gives a dict of mean (rows, n), aleatoric, epistemic and total covariance (rows, n, n).
+        """
+        check_is_fitted(self)
+        _model_file.export(self.predictor_, path)

@@ -1,0 +1,307 @@
+"""`MDERRegressor`: units, shapes, missing targets, uncertainty, calibration, and life with scikit-learn."""
+
+import pickle
+
+import jax
+import numpy as np
+import pandas as pd
+import polars as pl
+import pytest
+import scipy.stats
+from sklearn.base import clone
+from sklearn.model_selection import GridSearchCV, cross_val_predict
+from sklearn.pipeline import make_pipeline
+from sklearn.preprocessing import StandardScaler
+
+import mder_jax as mder
+from mder_jax import MDERRegressor, Mixture, StudentT
+from mder_jax._predictor import Region
+
+SMALL = {"hidden_layer_sizes": (16,), "members": 3, "max_iter": 40, "learning_rate_init": 0.02, "random_state": 0}
+
+
+@pytest.fixture(autouse=True)
+def usual_promotion():
+    """Networks are float32 and tests have float64 on: the estimator must do without the strictness of the others."""
+    with jax.numpy_dtype_promotion("standard"), jax.numpy_rank_promotion("allow"):
+        yield
+
+
+def table(rows=300, seed=0):
+    """Two correlated targets on very different scales, far from 0: 2020.5 ± 0.001 and −40 ± 300."""
+    random = np.random.default_rng(seed)
+    X = random.normal(size=(rows, 3)) * [1.0, 100.0, 1e-4] + [0.0, 5000.0, 0.0]
+    z = (X - [0.0, 5000.0, 0.0]) / [1.0, 100.0, 1e-4]
+    noise = random.multivariate_normal([0, 0], [[1.0, 0.8], [0.8, 1.0]], rows) * (0.2 + 0.2 * (z[:, :1] > 0))
+    Y = np.stack([z[:, 0], z[:, 1] + z[:, 2]], axis=1) + noise
+    return X, Y * [0.001, 300.0] + [2020.5, -40.0]
+
+
+@pytest.fixture(scope="module")
+def data():
+    return table()
+
+
+@pytest.fixture(scope="module")
+def model(data):
+    with jax.numpy_dtype_promotion("standard"), jax.numpy_rank_promotion("allow"):
+        return MDERRegressor(**SMALL).fit(*data)
+
+
+def test_it_learns_and_answers_in_original_units(model):
+    X, Y = table(seed=1)
+    assert model.score(X, Y) > 0.85
+    mean, std = model.predict(X, return_std=True)
+    assert mean.dtype == np.float64
+    pulls = (Y - mean) / std
+    assert np.all(np.abs(pulls.std(axis=0) - 1) < 0.25)
+    _, cov = model.predict(X, return_cov=True)
+    assert np.median(cov[:, 0, 1] / np.sqrt(cov[:, 0, 0] * cov[:, 1, 1])) > 0.5
+
+
+def test_shapes_and_the_parts_of_the_uncertainty(model, data):
+    X = data[0][:7]
+    u = model.predict_uncertainty(X)
+    assert u.mean.shape == (7, 2) and u.aleatoric.shape == u.epistemic.shape == u.total.shape == (7, 2, 2)
+    np.testing.assert_allclose(u.total, u.aleatoric + u.epistemic)
+    np.testing.assert_allclose(u.std, np.sqrt(u.total[:, [0, 1], [0, 1]]))
+    np.testing.assert_array_equal(model.predict(X, return_cov=True)[1], u.total)
+    assert model.predict_quantiles(X, [0.1, 0.5, 0.9, 0.99]).shape == (7, 2, 4)
+    assert model.sample_y(X, 5).shape == (7, 2, 5)
+    assert model.log_prob(X, data[1][:7]).shape == (7,)
+
+
+def test_uncertainty_is_that_of_the_mixture(model, data):
+    X, Y = data[0][:9], data[1][:9]
+    mixture = model.predict_dist(X)
+    assert isinstance(mixture, Mixture) and mixture.size == 3
+    u = model.predict_uncertainty(X)
+    scale = np.array([0.001, 300.0])
+    np.testing.assert_allclose(mixture.total() / np.outer(scale, scale), u.total / np.outer(scale, scale), rtol=1e-4)
+    np.testing.assert_allclose(mixture.mean()[:, 1], u.mean[:, 1], rtol=1e-5)
+    # the first target has no digits left in float32, the second has
+    marginal = jax.tree.map(lambda leaf: np.asarray(leaf, np.float64), mixture.components().marginal([1]))
+    density = [scipy.stats.t(marginal.df, marginal.loc[..., 0], marginal.scale_tril[..., 0, 0]).pdf(Y[:, 1])]
+    only_second = np.stack([np.full(9, np.nan), Y[:, 1]], axis=1)
+    np.testing.assert_allclose(model.log_prob(X, only_second), np.log(np.mean(density[0], axis=0)), rtol=1e-4)
+
+
+def test_one_member_is_a_student_t_and_its_own_ensemble(data):
+    X, Y = data
+    one = MDERRegressor(**SMALL | {"members": 1, "max_iter": 3}).fit(X, Y)
+    t = one.predict_dist(X[:4])
+    assert isinstance(t, StudentT)
+    np.testing.assert_allclose(t.covariance()[:, 1, 1], one.predict(X[:4], return_cov=True)[1][:, 1, 1], rtol=1e-5)
+    region = one.predict_interval(X[:4], 0.8, joint=True)
+    exact = np.asarray(t.region_radius(0.8)) * np.sqrt(1 - 2 / np.asarray(t.df))
+    np.testing.assert_allclose(region.radius, exact, rtol=1e-4)
+
+
+def test_intervals_and_regions_hold_what_they_say(model):
+    X, _ = table(rows=50, seed=2)
+    draws = model.sample_y(X, 2000)
+    lower, upper = model.predict_interval(X, coverage=0.8)
+    inside = (draws >= lower[..., None]) & (draws <= upper[..., None])
+    assert abs(inside.mean() - 0.8) < 4 * np.sqrt(0.16 / inside.size)
+    region = model.predict_interval(X, coverage=0.8, joint=True)
+    held = np.stack([region.contains(draws[..., k]) for k in range(200)])
+    assert abs(held.mean() - 0.8) < 0.02  # the radius itself is a quantile of 2000 draws
+    np.testing.assert_allclose(region.scale_tril @ region.scale_tril.swapaxes(1, 2), model.predict_uncertainty(X).total)
+    disc = np.exp(Region(np.zeros((1, 2)), np.eye(2)[None], np.ones(1)).log_volume())
+    np.testing.assert_allclose(disc, np.pi)
+
+
+def test_quantiles_are_those_of_the_draws(model):
+    X, _ = table(rows=20, seed=3)
+    quantiles = model.predict_quantiles(X, [0.25, 0.75])
+    draws = model.sample_y(X, 4000, random_state=1)
+    for k, level in enumerate((0.25, 0.75)):
+        below = (draws <= quantiles[..., k : k + 1]).mean()
+        assert abs(below - level) < 4 * np.sqrt(level * (1 - level) / draws.size)
+
+
+def test_missing_targets_cost_nothing_but_themselves(data):
+    X, Y = data
+    holed = Y.copy()
+    holed[::3, 0] = np.nan
+    holed[1::3, 1] = np.nan
+    holed[2] = np.nan
+    model = MDERRegressor(**SMALL).fit(X, holed)
+    assert model.n_rows_ == len(X) - 1
+    fresh_X, fresh_Y = table(seed=4)
+    assert model.score(fresh_X, fresh_Y) > 0.8
+    half = fresh_Y.copy()
+    half[:, 0] = np.nan
+    assert np.isfinite(model.log_prob(fresh_X, half)).all()
+    assert np.isfinite(model.calibrate(fresh_X, half).calibration_.fit.scale.within)
+
+
+def test_one_dimensional_targets_give_one_dimensional_answers(data):
+    X, y = data[0], data[1][:, 1]
+    flat = MDERRegressor(**SMALL | {"max_iter": 3}).fit(X, pd.Series(y, name="height"))
+    column = MDERRegressor(**SMALL | {"max_iter": 3}).fit(X, y[:, None])
+    assert flat.predict(X).shape == (300,) and column.predict(X).shape == (300, 1)
+    np.testing.assert_array_equal(flat.predict(X), column.predict(X)[:, 0])
+    mean, std = flat.predict(X, return_std=True)
+    assert std.shape == mean.shape == flat.predict_interval(X).lower.shape == (300,)
+    assert flat.predict_quantiles(X, [0.5]).shape == flat.sample_y(X, 1).shape == (300, 1)
+    assert flat.predict_uncertainty(X).total.shape == (300, 1, 1)
+    assert flat.target_names_ == ["height"]
+
+
+def test_data_frames_of_pandas_and_polars(data):
+    X, Y = data
+    settings = SMALL | {"max_iter": 3}
+    plain = MDERRegressor(**settings).fit(X, Y).predict(X)
+    frame = pd.DataFrame(X, columns=["a", "b", "c"])
+    fitted = MDERRegressor(**settings).fit(frame, pd.DataFrame(Y, columns=["u", "v"]))
+    np.testing.assert_array_equal(fitted.predict(frame), plain)
+    assert fitted.target_names_ == ["u", "v"] and list(fitted.feature_names_in_) == ["a", "b", "c"]
+    with pytest.raises(ValueError, match="feature names"):
+        fitted.predict(frame[["b", "a", "c"]])
+    polars = pl.DataFrame({name: X[:, k] for k, name in enumerate("abc")})
+    np.testing.assert_array_equal(MDERRegressor(**settings).fit(polars, pl.DataFrame(Y)).predict(polars), plain)
+
+
+def test_text_columns_are_named():
+    frame = pd.DataFrame({"size": [1.0, 2.0], "town": ["a", "b"], "kind": pd.Categorical(["x", "y"])})
+    with pytest.raises(ValueError, match=r"'town', 'kind' are not numbers.*OneHotEncoder"):
+        MDERRegressor().fit(frame, [1.0, 2.0])
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"members": 0}, "members must be a whole number, 1 or more; got 0"),
+        ({"members": 2.5}, "members must be"),
+        ({"r": -1.0}, "r must be a number above 0; got -1.0"),
+        ({"activation": "cube"}, "activation must be one of relu, tanh, gelu, silu; got 'cube'"),
+        ({"hidden_layer_sizes": (8, 0)}, "hidden_layer_sizes must be whole numbers above 0"),
+        ({"batch_size": "all"}, "batch_size must be 'auto' or"),
+        ({"validation_fraction": 1.0}, "validation_fraction must be a share"),
+        ({"nu_max": 1.0}, "nu_max"),
+        ({"learning_rate_init": float("nan")}, "learning_rate_init must be"),
+        ({"alpha": "much"}, "alpha must be"),
+    ],
+)
+def test_bad_settings(change, message, data):
+    with pytest.raises(ValueError, match=message):
+        MDERRegressor(**SMALL | change).fit(*data)
+
+
+def test_bad_tables(data, model):
+    X, Y = data
+    small = MDERRegressor(**SMALL | {"max_iter": 1})
+    with pytest.raises(ValueError, match="target 1 is NaN in all"):
+        small.fit(X, np.stack([Y[:, 0], np.full(300, np.nan)], axis=1))
+    with pytest.raises(ValueError, match="target v is NaN in all"):
+        small.fit(X, pd.DataFrame({"u": Y[:, 0], "v": np.nan}))
+    with pytest.raises(ValueError, match="infinity"):
+        small.fit(X, np.where(Y[0] == Y, np.inf, Y))
+    with pytest.raises(ValueError, match="NaN"):
+        small.fit(np.where(X[0] == X, np.nan, X), Y)
+    with pytest.raises(ValueError, match="3 features"):
+        model.predict(X[:, :2])
+    with pytest.raises(ValueError, match="2 targets of the fit"):
+        model.log_prob(X, Y[:, 0])
+    with pytest.raises(ValueError, match=r"coverage is a probability.*1\.5"):
+        model.predict_interval(X, coverage=1.5)
+    with pytest.raises(ValueError, match="quantiles are a list"):
+        model.predict_quantiles(X, [0.0, 0.5])
+    with pytest.raises(ValueError, match="return_std or return_cov"):
+        model.predict(X, return_std=True, return_cov=True)
+    with pytest.raises(ValueError, match="n_samples"):
+        model.sample_y(X, 0)
+
+
+def test_constant_columns_one_row_and_more_targets_than_rows():
+    X = np.array([[1.0, 5.0], [2.0, 5.0], [3.0, 5.0]])
+    tiny = MDERRegressor(**SMALL | {"max_iter": 2})
+    assert np.isfinite(tiny.fit(X, [1.0, 2.0, 3.0]).predict(X)).all()
+    assert np.isfinite(tiny.fit(X, [7.0, 7.0, 7.0]).predict(X)).all()
+    assert np.isfinite(tiny.fit(X[:1], [[1.0, 2.0]]).predict(X)).all()
+    assert tiny.fit(X[:2], np.arange(10.0).reshape(2, 5)).predict(X).shape == (3, 5)
+
+
+def test_calibration_is_applied_everywhere_and_can_be_redone(data):
+    X, Y = data
+    model = MDERRegressor(**SMALL).fit(X, Y)
+    fresh_X, fresh_Y = table(seed=5)
+    before = model.predict_uncertainty(fresh_X)
+    mean = before.mean
+    wrong = mean + 3 * (fresh_Y - mean)  # as if the noise were three times what it is
+    model.calibrate(fresh_X, wrong)
+    factor = model.calibration_.fit.scale.within
+    assert 5 < factor < 15
+    after = model.predict_uncertainty(fresh_X)
+    np.testing.assert_allclose((after.mean - mean) / [0.001, 300.0], 0, atol=1e-5)
+    np.testing.assert_allclose(after.total, factor * before.total, rtol=1e-4)
+    np.testing.assert_allclose(after.aleatoric, factor * before.aleatoric, rtol=1e-4)
+    assert model.log_prob(fresh_X, wrong).mean() > MDERRegressor(**SMALL).fit(X, Y).log_prob(fresh_X, wrong).mean()
+    lower, upper = model.predict_interval(fresh_X, 0.9)
+    assert 0.9 <= ((wrong >= lower) & (wrong <= upper)).mean() <= 0.93
+    region = model.predict_interval(fresh_X, 0.9, joint=True)
+    assert region.contains(wrong).sum() == np.ceil(301 * 0.9)
+    check = model.calibration_.checks[1]
+    assert check.nominal == 0.9 and check.interval[0] < 0.7 and abs(check.interval[1] - 0.9) < 0.06
+    assert abs(check.region[2] - 0.9) < 0.06
+    assert "covariance" in str(model.calibration_) and "conformal" in str(model.calibration_)
+    model.calibrate(fresh_X, fresh_Y)  # from the beginning, not on top
+    assert 0.5 < model.calibration_.fit.scale.within < 2
+    assert model.fit(X, Y).calibration_ is None
+
+
+def test_conformal_coverage_that_the_rows_cannot_give_says_so(data):
+    model = MDERRegressor(**SMALL | {"max_iter": 3}).fit(*data).calibrate(data[0][:15], data[1][:15])
+    with pytest.warns(UserWarning, match="needs 99 calibration rows, and 15 are there"):
+        assert np.isfinite(model.predict_interval(data[0], 0.99).lower).all()
+
+
+def test_separate_factors_take_rows_of_their_own(data):
+    model = MDERRegressor(**SMALL | {"max_iter": 10}).fit(*data)
+    model.calibrate(*table(seed=6), separate=True, method="posterior")
+    assert model.calibration_.fit.separate and len(model.calibration_.joint_scores) == 150
+
+
+def test_pipelines_searches_clones_and_pickles(data):
+    X, Y = data
+    small = MDERRegressor(**SMALL | {"max_iter": 3, "members": 2})
+    assert clone(small).get_params() == small.get_params()
+    pipeline = make_pipeline(StandardScaler(), small).fit(X, Y)
+    assert cross_val_predict(pipeline, X, Y, cv=2).shape == Y.shape
+    search = GridSearchCV(small, {"r": [0.5, 2.0]}, cv=2, scoring=mder.metrics.nll_scorer).fit(X, Y)
+    assert search.best_params_["r"] in (0.5, 2.0) and np.isfinite(search.cv_results_["mean_test_score"]).all()
+    copy = pickle.loads(pickle.dumps(pipeline))
+    np.testing.assert_array_equal(copy.predict(X), pipeline.predict(X))
+
+
+def test_seeds_decide_everything(data):
+    X, Y = data
+    short = SMALL | {"max_iter": 3}
+    same = [MDERRegressor(**short).fit(X, Y).predict(X) for _ in range(2)]
+    np.testing.assert_array_equal(*same)
+    assert not np.allclose(MDERRegressor(**short | {"random_state": 1}).fit(X, Y).predict(X), same[0])
+
+
+def test_warm_start_goes_on(data):
+    X, Y = data
+    warm = MDERRegressor(**SMALL | {"warm_start": True}).fit(X, Y)
+    first = warm.loss_curve_[:, 0].mean()
+    assert warm.fit(X, Y).loss_curve_[:, 0].mean() < first - 0.5
+    with pytest.raises(ValueError, match="warm_start"):
+        warm.set_params(hidden_layer_sizes=(8,)).fit(X, Y)
+
+
+def test_early_stopping_holds_rows_out_for_each_member(data):
+    X, Y = data
+    model = MDERRegressor(**SMALL | {"max_iter": 500, "n_iter_no_change": 3}).fit(X, Y)
+    assert model.n_iter_ < 500 and np.all(model.best_epoch_ >= 0)
+    assert model.validation_curve_.shape == model.loss_curve_.shape == (3, 500)
+    whole = MDERRegressor(**SMALL | {"early_stopping": False, "max_iter": 3}).fit(X, Y)
+    assert whole.n_iter_ == 3 and whole.validation_curve_ is None
+
+
+def test_predictions_do_not_depend_on_company(model):
+    X, _ = table(rows=2500, seed=7)
+    together = model.predict(X)
+    np.testing.assert_allclose(model.predict(X[2000:2003]), together[2000:2003], rtol=1e-9)

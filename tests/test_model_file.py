@@ -1,0 +1,223 @@
+"""Model files: bit-equal after loading, whole or not at all, and safe to open whatever is in them."""
+
+import json
+import os
+import struct
+import subprocess
+import sys
+
+import jax
+import numpy as np
+import pytest
+
+from mder_jax import MDERRegressor, persistence
+from mder_jax.persistence import ModelFileError
+
+
+@pytest.fixture(scope="module")
+def model():
+    random = np.random.default_rng(0)
+    X, Y = random.normal(size=(80, 3)), random.normal(size=(80, 2))
+    with jax.numpy_dtype_promotion("standard"), jax.numpy_rank_promotion("allow"):
+        fitted = MDERRegressor((8,), members=3, max_iter=3, nu_max=float("inf"), random_state=0).fit(X, Y)
+        return fitted.calibrate(random.normal(size=(60, 3)), random.normal(size=(60, 2)))
+
+
+@pytest.fixture(scope="module")
+def content(model, tmp_path_factory):
+    path = tmp_path_factory.mktemp("model") / "model.mder"
+    model.save(path)
+    return path.read_bytes()
+
+
+def opened(tmp_path, content):
+    path = tmp_path / "other.mder"
+    path.write_bytes(content)
+    return MDERRegressor.load(path)
+
+
+def test_what_is_loaded_is_what_was_saved(model, tmp_path):
+    path = tmp_path / "model.mder"
+    model.save(path, extra={"columns": ["a", "é"]})
+    loaded = MDERRegressor.load(path)
+    X = np.random.default_rng(1).normal(size=(50, 3))
+    with jax.numpy_dtype_promotion("standard"), jax.numpy_rank_promotion("allow"):
+        for method in ("predict", "predict_uncertainty", "predict_interval", "predict_quantiles", "sample_y"):
+            jax.tree.map(np.testing.assert_array_equal, getattr(loaded, method)(X), getattr(model, method)(X))
+    assert loaded.get_params() == model.get_params()
+    assert loaded.extra_ == {"columns": ["a", "é"]}
+    assert str(loaded.calibration_) == str(model.calibration_)
+    assert persistence.read_document(path)["members"] == 3
+    assert sorted(os.listdir(tmp_path)) == ["model.mder"]
+    loaded.save(tmp_path / "again.mder", loaded.extra_)
+    ours, theirs = (persistence.load(tmp_path / name)[1] for name in ("model.mder", "again.mder"))
+    jax.tree.map(np.testing.assert_array_equal, ours, theirs)
+
+
+def test_another_number_of_devices_gives_the_same_bits(model, content, tmp_path):
+    path = tmp_path / "model.mder"
+    path.write_bytes(content)
+    script = (
+        "import jax, numpy as np; from mder_jax import MDERRegressor; assert jax.device_count() == 1;"
+        f"model = MDERRegressor.load({str(path)!r});"
+        "print(model.predict(np.ones((2, 3))).tobytes().hex())"
+    )
+    alone = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True)
+    with jax.numpy_dtype_promotion("standard"), jax.numpy_rank_promotion("allow"):
+        assert alone.stdout.strip() == model.predict(np.ones((2, 3))).tobytes().hex()
+
+
+def test_exported_predictor_needs_only_jax(model, tmp_path):
+    path = tmp_path / "model.export"
+    with jax.numpy_dtype_promotion("standard"), jax.numpy_rank_promotion("allow"):
+        model.export(path)
+        expected = model.predict_uncertainty(np.eye(3)[[0, 1, 2, 0, 1]])
+    script = f"""
+import sys, jax, numpy as np
+from jax import export
+call = jax.jit(export.deserialize(bytearray(open({str(path)!r}, "rb").read())).call)
+found = call(np.eye(3, dtype=np.float32)[[0, 1, 2, 0, 1]])
+assert call(np.ones((9, 3), np.float32))["mean"].shape == (9, 2)
+assert not {{"mder_jax", "flax", "sklearn", "optax"}} & set(sys.modules)
+np.savez({str(tmp_path / "found.npz")!r}, **found)
+"""
+    subprocess.run([sys.executable, "-c", script], check=True)
+    with np.load(tmp_path / "found.npz") as found:
+        for name in ("mean", "aleatoric", "epistemic", "total"):
+            np.testing.assert_allclose(found[name], getattr(expected, name), rtol=1e-5, atol=1e-6)
+
+
+def changed(content, change):
+    """The file with another header, as somebody would write it who knows the format but not the checksum."""
+    (length,) = struct.unpack("<Q", content[:8])
+    header = json.loads(content[8 : 8 + length])
+    head = json.loads(header["__metadata__"]["mder_jax"])
+    change(head)
+    header["__metadata__"]["mder_jax"] = json.dumps(head)
+    text = json.dumps(header).encode()
+    return struct.pack("<Q", len(text)) + text + content[8 + length :]
+
+
+def resealed(model, tmp_path, change, arrays_change=lambda arrays: None):
+    """A file whose checksum is right and whose content is not."""
+    path = tmp_path / "sealed.mder"
+    model.save(path)
+    document, arrays = persistence.load(path)
+    change(document)
+    arrays_change(arrays)
+    persistence.save(path, document, arrays)
+    return path
+
+
+@pytest.mark.parametrize(
+    ("name", "make", "message"),
+    [
+        ("empty", lambda content: b"", "not a model file, or cut short"),
+        ("text", lambda content: b"a,b,c\n1,2,3\n" * 10, "not a model file"),
+        ("pickle", lambda content: b"\x80\x04\x95" + b"x" * 100, "not a model file"),
+        ("zip", lambda content: b"PK\x03\x04" + b"\0" * 100, "not a model file"),
+        ("cut", lambda content: content[:-1], "damaged or cut short"),
+        ("half", lambda content: content[: len(content) // 2], "cut short|not a model file"),
+        ("longer", lambda content: content + b"\0", "damaged"),
+        ("newer", lambda content: changed(content, lambda head: head.update(format=99)), "newer mder_jax.*--upgrade"),
+        ("bit", lambda content: content[:-5] + bytes([content[-5] ^ 1]) + content[-4:], "checksum"),
+        ("document", lambda content: changed(content, lambda head: head.update(document="{}")), "checksum"),
+        ("no dict", lambda content: changed(content, lambda head: head.update(document=[])), "not a model file"),
+    ],
+)
+def test_other_files_are_refused(name, make, message, content, tmp_path):
+    with pytest.raises(ModelFileError, match=message):
+        opened(tmp_path, make(content))
+
+
+def test_a_header_that_promises_too_much_is_not_believed(tmp_path):
+    text = json.dumps({"w": {"dtype": "F32", "shape": [1 << 40], "data_offsets": [0, 1 << 42]}}).encode()
+    with pytest.raises(ModelFileError):
+        opened(tmp_path, struct.pack("<Q", len(text)) + text)
+    with pytest.raises(ModelFileError, match="not a model file"):
+        opened(tmp_path, struct.pack("<Q", 1 << 62) + b"{}" * 50)
+    nested = b"[" * 200_000
+    with pytest.raises(ModelFileError, match="not a model file"):
+        opened(tmp_path, struct.pack("<Q", len(nested)) + nested)
+
+
+def test_a_huge_file_is_not_read(content, tmp_path):
+    path = tmp_path / "huge.mder"
+    path.write_bytes(content)
+    os.truncate(path, persistence.MODEL_BYTES + 1)  # sparse: takes no disk
+    with pytest.raises(ModelFileError, match="are not read"):
+        MDERRegressor.load(path)
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        lambda document: document.update(kind="other"),
+        lambda document: document.update(members=1 << 60),
+        lambda document: document["design"].update(widths=[1 << 40]),
+        lambda document: document["design"].update(widths=["8"]),
+        lambda document: document["design"].update(activation="__import__"),
+        lambda document: document["design"].update(targets=3),
+        lambda document: document["design"].update(r="one"),
+        lambda document: document["settings"].update(more=1),
+        lambda document: document.pop("scale"),
+        lambda document: document.update(scale=[1.0]),
+        lambda document: document.update(calibration={"fit": {}}),
+    ],
+)
+def test_files_that_do_not_fit_together(change, model, tmp_path):
+    with pytest.raises(ModelFileError):
+        MDERRegressor.load(resealed(model, tmp_path, change))
+
+
+def test_arrays_that_do_not_fit(model, tmp_path):
+    def nothing(document):
+        return None
+
+    for change in (
+        lambda arrays: arrays.pop("inputs/std"),
+        lambda arrays: arrays.update({"inputs/std": np.zeros(3)}),
+        lambda arrays: arrays.update({"targets/mean": np.full(2, np.nan)}),
+        lambda arrays: arrays.update({"params/layers_0/kernel": np.zeros((3, 3, 9), np.float32)}),
+        lambda arrays: arrays.update({"params/extra/kernel": np.zeros(1, np.float32)}),
+        lambda arrays: arrays.update({"params/strange": np.zeros(1, np.float32)}),
+    ):
+        with pytest.raises(ModelFileError):
+            MDERRegressor.load(resealed(model, tmp_path, nothing, change))
+
+
+def test_ten_thousand_mutated_files(content, tmp_path):
+    random = np.random.default_rng(0)
+    path = tmp_path / "fuzzed.mder"
+    for _ in range(10_000):
+        mutated = bytearray(content)
+        kind = random.integers(4)
+        if kind == 0:
+            mutated = mutated[: random.integers(len(mutated))]
+        elif kind == 1:
+            for place in random.integers(len(mutated), size=random.integers(1, 9)):
+                mutated[place] = random.integers(256)
+        elif kind == 2:  # in the header, where it hurts
+            for place in random.integers(3000, size=random.integers(1, 9)):
+                mutated[place] = random.integers(256)
+        else:
+            place = random.integers(len(mutated))
+            mutated[place:place] = random.bytes(random.integers(1, 50))
+        if bytes(mutated) == content:
+            continue
+        path.write_bytes(mutated)
+        with pytest.raises(ModelFileError):
+            MDERRegressor.load(path)
+
+
+def test_a_full_disk_leaves_the_old_file(model, content, tmp_path, monkeypatch):
+    path = tmp_path / "model.mder"
+    path.write_bytes(content)
+
+    def full(descriptor):
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(os, "fsync", full)
+    with pytest.raises(OSError, match="No space left"):
+        model.save(path)
+    assert path.read_bytes() == content and os.listdir(tmp_path) == ["model.mder"]
