@@ -1,4 +1,4 @@
-"""What `MDERRegressor` asks of its settings and its table, and how each member gets rows to hold out."""
+"""What `MDERRegressor` asks of its settings and its table."""
 
 import math
 from numbers import Real
@@ -6,7 +6,6 @@ from typing import Any
 
 import numpy as np
 
-from mder_jax._job import PerMember
 from mder_jax._problem import is_whole
 from mder_jax.networks import ACTIVATIONS
 
@@ -89,11 +88,3 @@ def rows_to_train_on(X: np.ndarray, Y: np.ndarray, names: list[str] | None) -> t
         raise ValueError(f"target {names[target] if names else target} is NaN in all {len(Y)} rows; leave it out")
     kept = seen.any(axis=1)
     return (X, Y) if kept.all() else (X[kept], Y[kept])
-
-
-def split_for_members(random: Any, X: np.ndarray, Y: np.ndarray, members: int, held_out: int) -> dict[str, Any]:
-    """Rows for each member to hold out, as `fit_ensemble` takes them: weight 0 in training, data of validation."""
-    rows = np.stack([random.permutation(len(X))[:held_out] for _ in range(members)])
-    weights = np.ones((members, len(X)), np.float32)
-    np.put_along_axis(weights, rows, 0.0, axis=1)
-    return {"weights": PerMember(weights), "validation": (PerMember(X[rows]), PerMember(Y[rows]))}

@@ -8,23 +8,22 @@ from typing import Any, NamedTuple, Self
 
 import jax
 import numpy as np
-import optax
 from sklearn.base import BaseEstimator, RegressorMixin
 from sklearn.metrics import r2_score
 from sklearn.utils import check_random_state
 from sklearn.utils.validation import check_array, check_consistent_length, check_is_fitted, validate_data
 
-from mder_jax import _calibrated, _model_file, calibration, ensemble
+from mder_jax import _calibrated, _model_file, calibration, plotting
 from mder_jax._devices import use_all_cores
-from mder_jax._job import PerMember
+from mder_jax._fitting import train
 from mder_jax._predictor import Design, Predictor, Region, standardizer_of
 from mder_jax._problem import is_whole
-from mder_jax._validation import check_settings, names_of, refuse_text_columns, rows_to_train_on, split_for_members
+from mder_jax._validation import check_settings, names_of, refuse_text_columns, rows_to_train_on
 from mder_jax.calibration import Scale
-from mder_jax.losses import mder_nll
 from mder_jax.mixture import Mixture
-from mder_jax.networks import Network
 from mder_jax.student_t import Interval, StudentT
+
+PICTURES = ("calibration", "pit", "predicted_observed", "sparsification", "ellipses")
 
 
 class Uncertainty(NamedTuple):
@@ -158,7 +157,7 @@ class MDERRegressor(RegressorMixin, BaseEstimator):
         targets = self.predictor_.targets if again else standardizer_of(Y, self.standardize)
         design = self._design(X.shape[1], Y.shape[1])
         start = self.predictor_.params if again else None
-        trained = self._train(design, inputs.forward(X), targets.forward(Y), start, checkpoint)
+        trained = train(self, design, inputs.forward(X), targets.forward(Y), start, checkpoint)
         self.predictor_ = Predictor(design, jax.tree.map(np.asarray, trained.params), inputs, targets, Scale(1.0, 1.0))
         self.calibration_ = None
         self.flat_, self.target_names_, self.n_outputs_ = flat, names, Y.shape[1]
@@ -173,46 +172,6 @@ class MDERRegressor(RegressorMixin, BaseEstimator):
         widths = tuple(int(width) for width in np.atleast_1d(self.hidden_layer_sizes))
         bound = None if self.nu_max is None else float(self.nu_max)
         return Design(inputs, targets, widths, self.activation, float(self.r), bound)
-
-    def _train(self, design: Design, X: np.ndarray, Y: np.ndarray, start: Any, checkpoint: Any) -> ensemble.Ensemble:
-        rows, members = len(X), int(self.members)
-        random = check_random_state(self.random_state)
-        key = jax.random.key(int(random.randint(2**31 - 1)))
-        network: Any = design.network()
-        if start is not None:
-            fresh = network
-            network = PerMember(start, lambda params: Network(lambda key, x: params, fresh.apply))
-        options: dict[str, Any] = {}
-        kept = rows
-        if self.early_stopping and rows > 1:
-            held_out = min(math.ceil(self.validation_fraction * rows), rows - 1, 10_000)
-            kept = rows - held_out
-            options = split_for_members(random, X, Y, members, held_out) | {"patience": int(self.n_iter_no_change)}
-        batch = min(256, max(32, kept // 50)) if self.batch_size == "auto" else int(self.batch_size)
-        batch = min(batch, kept)
-        steps = int(self.max_iter) * -(-kept // batch)
-        rate = optax.cosine_decay_schedule(float(self.learning_rate_init), steps)
-        with warnings.catch_warnings():
-            if checkpoint is not None:  # what was trained is there, so an interruption may be one
-                warnings.filterwarnings("error", message="interrupted", category=RuntimeWarning)
-            try:
-                return ensemble.fit_ensemble(
-                    key,
-                    network,
-                    lambda niw, y: mder_nll(niw, y, missing=bool(np.isnan(Y).any())),
-                    X,
-                    Y,
-                    optimizer=optax.adamw(rate, weight_decay=float(self.alpha)),
-                    epochs=int(self.max_iter),
-                    members=members,
-                    batch_size=batch,
-                    bootstrap=bool(self.bootstrap),
-                    progress=bool(self.verbose),
-                    checkpoint=checkpoint,
-                    **options,
-                )
-            except RuntimeWarning:
-                raise KeyboardInterrupt from None
 
     def _checked(self, X: Any, y: Any = None, reset: bool = False) -> Any:
         """X as floats, and with y also Y as (N, n) floats, whether y was (N,), and the names of its columns."""
@@ -361,6 +320,30 @@ class MDERRegressor(RegressorMixin, BaseEstimator):
         found = _calibrated.calibrate(plain.standardized(X), plain.targets.forward(Y), method, separate)
         self.predictor_, self.calibration_ = plain.with_scale(found.fit.scale), found
         return self
+
+    def plot(self, X: Any, y: Any, kind: str = "calibration", ax: Any = None, **options: Any) -> Any:
+        """A picture of the predictions for rows with known targets, as matplotlib Axes.
+
+        Args:
+          X: (N, d).
+          y: (N, n) or (N,).
+          kind: "calibration", "pit", "predicted_observed", "sparsification" or "ellipses", as in `mder_jax.plotting`.
+          ax: where to draw; None for a new figure, ``ax.figure``.
+          options: of that function, such as ``target=1`` or ``joint=True``.
+        """
+        if kind not in PICTURES:
+            raise ValueError(f"kind must be one of {', '.join(PICTURES)}; got {kind!r}")
+        check_is_fitted(self)
+        X, Y, _, _ = self._checked(X, y)
+        prediction = self.predictor_.distribution(X)
+        names = self.target_names_
+        if kind == "ellipses":
+            return plotting.ellipses(prediction, y=Y, **{"names": names} | options, ax=ax)
+        if kind == "predicted_observed" and names:
+            options = {"name": names[options.get("target", 0)]} | options
+        elif kind != "predicted_observed":
+            options = {"names": names} | options
+        return getattr(plotting, kind)(Y, prediction, **options, ax=ax)
 
     def save(self, path: str | pathlib.Path, extra: dict[str, Any] | None = None) -> None:
         """Write the fitted model to one file, without pickle, whole or not at all.

@@ -305,3 +305,12 @@ def test_predictions_do_not_depend_on_company(model):
     X, _ = table(rows=2500, seed=7)
     together = model.predict(X)
     np.testing.assert_allclose(model.predict(X[2000:2003]), together[2000:2003], rtol=1e-9)
+
+
+def test_pictures(model):
+    X, Y = table(rows=60, seed=8)
+    for kind in ("calibration", "pit", "predicted_observed", "sparsification", "ellipses"):
+        assert model.plot(X, Y, kind).get_xlabel()
+    assert "joint" in model.plot(X, Y, "pit", joint=True).get_xlabel()
+    with pytest.raises(ValueError, match="kind must be one of calibration"):
+        model.plot(X, Y, "pie")

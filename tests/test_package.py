@@ -15,7 +15,7 @@ ORDER = [
     *["_arrays", "_gamma", "special", "linalg", "student_t", "niw", "nig", "links", "losses"],
     *["networks", "_problem", "_shuffle", "train", "persistence", "_devices", "_job", "_run", "ensemble"],
     *["mixture", "datasets", "_scale_search", "calibration", "_scores", "metrics", "plotting"],
-    *["_predictor", "_calibrated", "_model_file", "_validation", "estimator"],
+    *["_predictor", "_calibrated", "_model_file", "_validation", "_fitting", "estimator"],
     *["_tables", "_encoding", "_survey", "_page", "_commands", "cli"],
 ]
 

@@ -1,0 +1,268 @@
+"""What the commands of `mder` do: each takes the parsed options and returns its result, as data and as text."""
+
+import argparse
+import contextlib
+import pathlib
+import shutil
+import sys
+import time
+import warnings
+from collections.abc import Iterable, Iterator
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+
+import mder_jax
+from mder_jax import _encoding, _survey, _tables
+from mder_jax._encoding import Encoding, Rows
+from mder_jax._tables import Table
+
+MOST_ROWS = 100_000  # for scores and for calibration: a larger table is represented by so many, drawn at random
+# What a report holds of each row, and its curves: for the page, too long to print.
+PER_ROW = ("joint_pit", "pit", "calibration_curve", "sparsification")
+
+Result = tuple[dict[str, Any], str]
+
+
+def train(options: argparse.Namespace) -> Result:
+    """Table to model file."""
+    start = time.monotonic()
+    _tables.check_output(options.out, options.force)
+    table = _tables.open_table(options.table)
+    encoding, rows = _survey.learn(table, _features(table, options), options.targets)
+    data, held_out = _split(_encoding.read_rows(table, encoding, rows)[0], encoding, options)
+    for name in _survey.check_training(table, encoding, data):
+        warnings.warn(f"column {name!r} is the same in every row; nothing is learnt from it", stacklevel=1)
+    model = _estimator().MDERRegressor(**_settings(options))
+    with _checkpoint(options) as directory:
+        model.fit(data.X, data.Y, checkpoint=directory)
+        if held_out is not None:
+            model.calibrate(held_out.X, held_out.Y)
+        model.save(options.out, extra={"encoding": encoding.to_json()})
+    result = {
+        "model": str(options.out),
+        "members": model.members,
+        "rows": len(data.X),
+        "calibration_rows": 0 if held_out is None else len(held_out.X),
+        "features": [column.name for column in encoding.features],
+        "targets": encoding.target_names,
+        "seconds": round(time.monotonic() - start, 3),
+    }
+    sizes = f"{model.members} members, {len(data.X):,} rows, {len(encoding.features)} features"
+    return result, f"{options.out}: {sizes}, {len(encoding.targets)} targets, {result['seconds']:.1f} s"
+
+
+def _features(table: Table, options: argparse.Namespace) -> list[str]:
+    """The columns to learn from: those named, or all that are neither targets nor excluded."""
+    _tables.require_columns(table, options.targets, "--targets")
+    _tables.require_columns(table, options.features or options.exclude, "--features or --exclude")
+    outputs = _encoding.prediction_names(options.targets)
+    if len(set(outputs)) < len(outputs):
+        raise ValueError(f"columns of predictions would have the same name; rename {_tables.listed(options.targets)}")
+    left_out = {*options.targets, *options.exclude}
+    features = options.features or [name for name in table.names if name not in left_out]
+    if not features:
+        raise ValueError(f"{table.path}: no column is left to learn from besides the targets")
+    return features
+
+
+def _split(data: Rows, encoding: Encoding, options: argparse.Namespace) -> tuple[Rows, Rows | None]:
+    """The rows to train on, and those to calibrate with: none, a random part, or another table."""
+    if options.calibrate is None:
+        return data, None
+    if isinstance(options.calibrate, pathlib.Path):
+        other = _tables.open_table(options.calibrate)
+        return data, _encoding.read_rows(other, encoding, MOST_ROWS, options.seed)[0]
+    held_out = np.zeros(len(data.X), bool)
+    size = max(1, round(options.calibrate * len(held_out)))
+    held_out[np.random.default_rng(options.seed).permutation(len(held_out))[:size]] = True
+    return Rows(*(values[~held_out] for values in data)), Rows(*(values[held_out] for values in data))
+
+
+def _estimator() -> Any:
+    """The module of the estimator. It takes seconds to import, so what can be checked before is checked before."""
+    mder_jax.use_compilation_cache()
+    from mder_jax import estimator
+
+    return estimator
+
+
+def _settings(options: argparse.Namespace) -> dict[str, Any]:
+    """Arguments of the estimator; what was not said is left to its defaults."""
+    given = {
+        "members": options.members,
+        "hidden_layer_sizes": options.hidden,
+        "max_iter": options.epochs,
+        "learning_rate_init": options.learning_rate,
+        "validation_fraction": options.validation,
+        "random_state": options.seed,
+        "verbose": _shows_progress(options),
+    }
+    return {name: value for name, value in given.items() if value is not None}
+
+
+def _shows_progress(options: argparse.Namespace) -> bool:
+    return not options.quiet and sys.stderr.isatty()
+
+
+@contextlib.contextmanager
+def _checkpoint(options: argparse.Namespace) -> Iterator[pathlib.Path]:
+    """The directory of checkpoints. Unless the user named it, it is removed after success, and if it was of no use."""
+    own = options.checkpoint is None
+    directory = options.out.with_name(options.out.name + ".checkpoint") if own else options.checkpoint
+    before = directory.exists()
+    try:
+        yield directory
+    except KeyboardInterrupt:
+        if directory.exists():
+            raise KeyboardInterrupt(f"interrupted; the same command goes on from {directory}") from None
+        raise
+    except ValueError as error:
+        if own and not before:
+            shutil.rmtree(directory, ignore_errors=True)
+        if str(directory) in str(error):
+            raise ValueError(f"{error}\nRemove {directory} to start anew.") from error
+        raise
+    if own:
+        shutil.rmtree(directory, ignore_errors=True)
+
+
+def predict(options: argparse.Namespace) -> Result:
+    """Model file and table to a table of predictions."""
+    if options.out.suffix.lower() not in (".csv", ".parquet"):
+        raise ValueError(f"{options.out}: predictions go to a file that ends in .csv or .parquet")
+    _tables.check_output(options.out, options.force)
+    table = _tables.open_table(options.table)
+    _tables.require_columns(table, options.keep, "--keep")
+    model, encoding = _load(options.model)
+    _tables.require_columns(table, [column.name for column in encoding.features], "the model")
+    names = _encoding.prediction_names(encoding.target_names)
+    clash = [name for name in options.keep if name in names]
+    if clash:
+        raise ValueError(f"--keep {clash[0]}: the predictions have a column of this name")
+    batches = _predictions(model, encoding, table, options)
+    rows = _tables.write_table(options.out, _counted(batches) if _shows_progress(options) else batches)
+    result = {"predictions": str(options.out), "rows": rows, "columns": [*options.keep, *names]}
+    return result, f"{options.out}: {rows:,} rows, {len(encoding.targets)} targets"
+
+
+def _load(path: pathlib.Path) -> tuple[Any, Encoding]:
+    model = _estimator().MDERRegressor.load(path)
+    if "encoding" not in model.extra_:
+        raise ValueError(f"{path} was not written by mder train: it does not say how columns become numbers")
+    return model, Encoding.from_json(model.extra_["encoding"])
+
+
+def _predictions(model: Any, encoding: Encoding, table: Table, options: argparse.Namespace) -> Iterator[pa.RecordBatch]:
+    features = [column.name for column in encoding.features]
+    row = 0
+    for block in table.blocks([*features, *(name for name in options.keep if name not in features)]):
+        X = _encoding.features_of(table, encoding, block, row)
+        lower, upper = model.predict_interval(X, coverage=options.coverage)
+        predicted = _encoding.prediction_columns(encoding.target_names, model.predict_uncertainty(X), lower, upper)
+        yield pa.RecordBatch.from_pydict({name: block[name] for name in options.keep} | predicted)
+        row += block.num_rows
+
+
+def _counted(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    """The same batches, with the number of rows so far on standard error."""
+    rows = 0
+    for batch in batches:
+        yield batch
+        rows += batch.num_rows
+        print(f"\r{rows:,} rows", end="", file=sys.stderr, flush=True)
+    print(file=sys.stderr)
+
+
+def evaluate(options: argparse.Namespace) -> Result:
+    """Model file and table to scores, and to a page."""
+    if options.report:
+        _tables.check_output(options.report, options.force)
+    table = _tables.open_table(options.table)
+    model, encoding = _load(options.model)
+    data, rows = _encoding.read_rows(table, encoding, MOST_ROWS)
+    if np.isnan(data.Y).all():
+        raise ValueError(f"{table.path}: no target has a value in any row")
+    from mder_jax import metrics
+
+    prediction = model.predict_dist(data.X)
+    interval = model.predict_interval(data.X, coverage=options.coverage)
+    report = metrics.report(data.Y, prediction, options.coverage, encoding.target_names)
+    drawn = f"{len(data.X):,} of {rows:,} rows, drawn at random" if len(data.X) < rows else ""
+    if options.report:
+        facts = {"model": str(options.model), "table": str(options.table), "rows": drawn or f"{rows:,}"}
+        _write_page(options, facts, model, encoding, data, prediction, interval)
+    intervals = _interval_coverage(data.Y, *interval)
+    scores = {name: value for name, value in report._asdict().items() if name not in PER_ROW}
+    result = {"rows": rows, "rows_used": len(data.X), **scores, "intervals": intervals}
+    covered = _coverage_line(encoding, intervals, options.coverage)
+    return result, "\n\n".join(part for part in (drawn, str(report), covered) if part)
+
+
+def _write_page(
+    options: argparse.Namespace,
+    facts: dict[str, str],
+    model: Any,
+    encoding: Encoding,
+    data: Rows,
+    prediction: Any,
+    interval: tuple[np.ndarray, np.ndarray],
+) -> None:
+    from mder_jax import _page
+
+    page = _page.evaluation_page(
+        data.Y,
+        prediction,
+        encoding.target_names,
+        title=f"{options.model.name} on {options.table.name}",
+        facts=facts | {"members": str(model.members)},
+        uncertainty=model.predict_uncertainty(data.X),
+        lower=interval[0],
+        upper=interval[1],
+        rows=list(data.numbers + 1),
+        coverage=options.coverage,
+    )
+    with _tables.draft(options.report) as beside:
+        beside.write_text(page, encoding="utf-8")
+
+
+def _interval_coverage(Y: np.ndarray, lower: np.ndarray, upper: np.ndarray) -> dict[str, np.ndarray]:
+    """How often each target lies in the interval that `predict` writes, and its binomial standard error, (n,) each."""
+    known = ~np.isnan(Y)
+    size = np.maximum(known.sum(axis=0), 1)
+    share = np.sum((lower <= Y) & (upper >= Y), axis=0) / size
+    return {"coverage": share, "standard_error": np.sqrt(share * (1 - share) / size)}
+
+
+def _coverage_line(encoding: Encoding, intervals: dict[str, np.ndarray], coverage: float) -> str:
+    shares = zip(encoding.target_names, intervals["coverage"], intervals["standard_error"], strict=True)
+    each = ", ".join(f"{name} {share:.3f} ± {error:.3f}" for name, share, error in shares)
+    return f"inside the intervals of mder predict at {coverage:g}: {each}"
+
+
+def info(options: argparse.Namespace) -> Result:
+    """What a model file says of itself."""
+    from mder_jax import persistence
+
+    about, _ = persistence.load(options.model)
+    return about, "\n".join(_outline(about))
+
+
+def _outline(value: dict[str, Any], indent: str = "") -> Iterator[str]:
+    """A line per entry, nested ones indented; an entry that is one of a list takes one line."""
+    for name, entry in value.items():
+        if isinstance(entry, dict) and entry:
+            yield f"{indent}{name}:"
+            yield from _outline(entry, indent + "  ")
+        elif isinstance(entry, list) and entry and isinstance(entry[0], dict):
+            yield f"{indent}{name}:"
+            yield from (f"{indent}  {', '.join(f'{key} {_short(part[key])}' for key in part)}" for part in entry)
+        else:
+            yield f"{indent}{name}: {_short(entry)}"
+
+
+def _short(value: Any) -> str:
+    if isinstance(value, list):
+        return " ".join(map(_short, value)) or "-"
+    return f"{value:.4g}" if isinstance(value, float) else str(value)

@@ -1,0 +1,85 @@
+"""How `MDERRegressor` trains: AdamW whose rate falls along a cosine, and rows that each member holds out."""
+
+import math
+import warnings
+from typing import Any
+
+import jax
+import numpy as np
+import optax
+from sklearn.utils import check_random_state
+
+from mder_jax._job import PerMember
+from mder_jax._predictor import Design
+from mder_jax.ensemble import Ensemble, fit_ensemble
+from mder_jax.losses import mder_nll
+from mder_jax.networks import Network
+
+MOST_HELD_OUT = 10_000
+
+
+def train(model: Any, design: Design, X: np.ndarray, Y: np.ndarray, start: Any, checkpoint: Any) -> Ensemble:
+    """Networks of the design trained on standardised rows, with the settings of the model.
+
+    Args:
+      model: an `MDERRegressor`.
+      design: of its networks.
+      X: (N, d).
+      Y: (N, n).
+      start: parameters to go on from, or None.
+      checkpoint: a directory, or None. With it an interruption raises, as what was trained is there.
+    """
+    random = check_random_state(model.random_state)
+    key = jax.random.key(int(random.randint(2**31 - 1)))
+    missing, members, kept = bool(np.isnan(Y).any()), int(model.members), len(X)
+    options: dict[str, Any] = {}
+    if model.early_stopping and len(X) > 1:
+        held_out = min(math.ceil(model.validation_fraction * len(X)), len(X) - 1, MOST_HELD_OUT)
+        options = _held_out(random, X, Y, members, held_out) | {"patience": int(model.n_iter_no_change)}
+        kept -= held_out
+    batch = min(kept, batch_size(kept) if model.batch_size == "auto" else int(model.batch_size))
+    steps = int(model.max_iter) * -(-kept // batch)
+    rate = optax.cosine_decay_schedule(float(model.learning_rate_init), steps)
+    with warnings.catch_warnings():
+        if checkpoint is not None:
+            warnings.filterwarnings("error", message="interrupted", category=RuntimeWarning)
+        try:
+            return fit_ensemble(
+                key,
+                _network(design, start),
+                lambda niw, y: mder_nll(niw, y, missing=missing),
+                X,
+                Y,
+                optimizer=optax.adamw(rate, weight_decay=float(model.alpha)),
+                epochs=int(model.max_iter),
+                members=members,
+                batch_size=batch,
+                bootstrap=bool(model.bootstrap),
+                progress=bool(model.verbose),
+                checkpoint=checkpoint,
+                **options,
+            )
+        except RuntimeWarning as warning:
+            if str(warning).startswith("interrupted"):
+                raise KeyboardInterrupt from None
+            raise
+
+
+def batch_size(rows: int) -> int:
+    """A fiftieth of the rows, but at least 32 and at most 256."""
+    return min(256, max(32, rows // 50))
+
+
+def _network(design: Design, start: Any) -> Any:
+    network = design.network()
+    if start is None:
+        return network
+    return PerMember(start, lambda params: Network(lambda key, x: params, network.apply))
+
+
+def _held_out(random: Any, X: np.ndarray, Y: np.ndarray, members: int, held_out: int) -> dict[str, Any]:
+    """Rows for each member to hold out, as `fit_ensemble` takes them: weight 0 in training, data of validation."""
+    rows = np.stack([random.permutation(len(X))[:held_out] for _ in range(members)])
+    weights = np.ones((members, len(X)), np.float32)
+    np.put_along_axis(weights, rows, 0.0, axis=1)
+    return {"weights": PerMember(weights), "validation": (PerMember(X[rows]), PerMember(Y[rows]))}

@@ -1,0 +1,412 @@
+r"""What `metrics` is made of: scores row by row, by integration or sampling, and curves over all rows.
+
+A row function takes y (N, n) with NaN where nothing was observed, a `Mixture` of `StudentT` members, and a key; its
+results have N rows. `in_blocks` runs it on a few thousand rows at a time, so that memory stays bounded.
+"""
+
+import math
+from collections.abc import Callable
+from functools import partial
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax import Array, lax
+from jax.scipy.special import logsumexp
+from jax.typing import ArrayLike
+
+from mder_jax import _gamma, linalg, niw, special
+from mder_jax._arrays import check_same, floats_with
+from mder_jax.mixture import Mixture
+from mder_jax.niw import NIW
+from mder_jax.student_t import Interval, StudentT, log_t_kernel
+
+Prediction = StudentT | NIW | Mixture
+
+# Rows in one block: small enough that 100 draws of each stay in tens of megabytes.
+_BLOCK = 2048
+# The trapezoidal rule of `_distance_between`: its step, and the number of steps to either side.
+_STEP, _STEPS = 0.5, 18
+# Points of a sparsification curve.
+_FRACTIONS = 100
+
+
+class Estimate(NamedTuple):
+    """A mean over rows and its standard error."""
+
+    value: Array
+    standard_error: Array
+
+
+class Coverage(NamedTuple):
+    """Share of y inside the central intervals, its binomial standard error, and their mean width; each (n,)."""
+
+    coverage: Array
+    standard_error: Array
+    width: Array
+
+
+class CalibrationCurve(NamedTuple):
+    """Nominal `level` (K,), and the share `observed` (K, n) of y inside the central intervals of that level."""
+
+    level: Array
+    observed: Array
+
+
+class Sparsification(NamedTuple):
+    """RMSE of the rows left, relative to that of all, once a `fraction` (K,) of the rows is removed.
+
+    `error` (K, n): the most uncertain rows go first; `oracle` (K, n): those with the largest errors go first.
+    """
+
+    fraction: Array
+    error: Array
+    oracle: Array
+
+
+def prepared(y: ArrayLike, prediction: Prediction) -> tuple[Array, Mixture]:
+    """y (N, n) and the prediction as a mixture of t distributions (of one, if it is one), in one dtype."""
+    mixture, (y,) = floats_with(as_mixture(prediction), y=y)
+    check_same("y", y, (*mixture.batch_shape, mixture.n), "the prediction's rows and targets")
+    return y, mixture
+
+
+def as_mixture(prediction: Prediction) -> Mixture:
+    """The prediction as a mixture of t distributions with batch shape (N,)."""
+    if isinstance(prediction, Mixture):
+        mixture = Mixture(prediction.components())
+    elif isinstance(prediction, StudentT | NIW):
+        t = niw.predictive(prediction) if isinstance(prediction, NIW) else prediction
+        mixture = Mixture(jax.tree.map(lambda leaf: leaf[None], t))
+    else:
+        raise TypeError(f"a prediction is a StudentT, a NIW or a Mixture; got {type(prediction).__name__}")
+    if len(mixture.batch_shape) != 1:
+        raise ValueError(
+            f"a prediction must have batch shape (N,), and the members of a Mixture (M, N); got {mixture.batch_shape}"
+            + (" and M members" if isinstance(prediction, Mixture) else "")
+        )
+    return mixture
+
+
+@partial(jax.jit, static_argnums=(0, 4))
+def in_blocks(
+    rows: Callable[..., Any], y: Array, mixture: Mixture, key: Array, options: tuple[Any, ...] = (), *further: Any
+) -> Any:
+    """rows(y, mixture, key, *options, *further), a pytree of (N, ...), by blocks of rows one after another.
+
+    The options are part of the compiled program; what is further is not.
+    """
+    count = y.shape[0]
+    if count <= _BLOCK:
+        return rows(y, mixture, key, *options, *further)
+    blocks = -(-count // _BLOCK)
+
+    def split(leaf: Array, axis: int) -> Array:
+        padding = [(0, blocks * _BLOCK - count if i == axis else 0) for i in range(leaf.ndim)]
+        leaf = jnp.pad(leaf, padding, mode="edge")
+        leaf = leaf.reshape(*leaf.shape[:axis], blocks, _BLOCK, *leaf.shape[axis + 1 :])
+        return jnp.moveaxis(leaf, axis, 0)
+
+    def evaluate(block: tuple[Array, Mixture, Array]) -> Any:
+        return rows(*block, *options, *further)
+
+    members = jax.tree.map(lambda leaf: split(leaf, 1), mixture)
+    results = lax.map(evaluate, (split(y, 0), members, jax.random.split(key, blocks)))
+    return jax.tree.map(lambda leaf: leaf.reshape(-1, *leaf.shape[2:])[:count], results)
+
+
+def average(values: Array, observed: Array, axis: int | None = None) -> Array:
+    """Mean of the observed values; NaN if there are none, or if one of the observed ones is NaN."""
+    total = jnp.sum(jnp.where(observed, values, 0.0), axis=axis)
+    return total / jnp.sum(observed, axis=axis).astype(values.dtype)
+
+
+def single_targets(mixture: Mixture) -> Mixture:
+    """Each target of each row on its own, batch shape (N n,): arrays with a long last axis are faster."""
+    t = mixture.components()
+    df = jnp.broadcast_to(t.df[..., None], t.loc.shape).reshape(mixture.size, -1)
+    scale = t.marginal_scale().reshape(*df.shape, 1, 1)
+    return Mixture(StudentT(df, t.loc.reshape(*df.shape, 1), scale))
+
+
+def interval(y: Array, mixture: Mixture, key: Array, level: float) -> Interval:
+    """Central interval of each target, (N, n) twice; as that of `Mixture`, but one loop finds both ends."""
+    t = single_targets(mixture).components()
+    mirrored = jax.tree.map(lambda leaf: jnp.concatenate([leaf, leaf], axis=1), t)
+    sign = jnp.repeat(jnp.array([1, -1], y.dtype), y.size).reshape(1, -1, 1)
+    tail = (1 - jnp.asarray(level, y.dtype)) / 2
+    ends = Mixture(StudentT(mirrored.df, sign * mirrored.loc, mirrored.scale_tril)).ppf(tail) * sign[0]
+    lower, upper = ends.reshape(2, *y.shape)
+    return Interval(lower, upper)
+
+
+def negative_log_likelihood(y: Array, mixture: Mixture, key: Array) -> Array:
+    """−ln p of the observed targets, (N,): the marginal t of a member has its df and its part of loc and S."""
+    observed = ~jnp.isnan(y)
+    count = jnp.sum(observed, axis=-1)
+
+    def log_prob(t: StudentT) -> Array:
+        L, d = linalg.leave_rows_out(t.scale_tril, observed), jnp.where(observed, y - t.loc, 0.0)
+        half_logdet, q = linalg.log_determinant_and_distance(L, d)
+        kernel = log_t_kernel(q, t.df, jnp.ones_like(q), count.astype(q.dtype))
+        return _gamma.centred_log_gamma_ratio_counted(t.df, count, t.n) + kernel - half_logdet
+
+    return math.log(mixture.size) - logsumexp(jax.vmap(log_prob)(mixture.components()), axis=0)
+
+
+def crps(y: Array, mixture: Mixture, key: Array) -> Array:
+    r"""E|X − y| − ½ E|X − X'| of each target, (N, n); NaN where a member has no mean (df ≤ 1).
+
+    The first term, and the second for X and X' from one member, are closed forms; for two see `_distance_between`.
+    """
+    t = single_targets(mixture).components()
+    loc, scale, df = t.loc[..., 0], t.scale_tril[..., 0, 0], t.df
+    to_y = jnp.mean(scale * _mean_distance((y.reshape(1, -1) - loc) / scale, df), axis=0)
+
+    def add_pair(total: Array, pair: tuple[Array, Array]) -> tuple[Array, None]:
+        a, b = ((loc[i], scale[i], df[i], points[:, i], weights[:, i]) for i in pair)
+        return total + _distance_between(a, b), None
+
+    points, weights = _nodes(df)
+    own = jnp.sum(scale * _half_mean_difference(df), axis=0)
+    first, second = np.triu_indices(mixture.size, 1)
+    within = lax.scan(add_pair, own, (jnp.asarray(first), jnp.asarray(second)))[0]
+    return jnp.where(jnp.min(df, axis=0) > 1, to_y - within / mixture.size**2, jnp.nan).reshape(y.shape)
+
+
+def _mean_distance(z: Array, df: Array) -> Array:
+    """E|T − z| = |z| P(|T| ≤ |z|) + 2 f(z) (1 + z²/m)/(1 − 1/m) for a t with df = m > 1 and density f."""
+    z = jnp.abs(z)
+    density = jnp.exp(special.log_radial_density(z, df, 1))
+    return z * (1 - special.joint_tail(z, df, 1)) + density * (1 + z * z / df) / (1 - 1 / df)
+
+
+def _half_mean_difference(df: Array) -> Array:
+    """½ E|T − T'| = 2√m B(½, m − ½)/((m − 1) B(½, m/2)²) for df = m > 1, which is 1/√π at ∞."""
+    log_ratio = 2 * _gamma.half_step(df) - _gamma.half_step(2 * df - 1)
+    return jnp.exp(log_ratio) / (math.sqrt(math.pi) * (1 - 1 / df) * jnp.sqrt(1 - 0.5 / df))
+
+
+def _nodes(df: Array) -> tuple[Array, Array]:
+    """Points x and weights w, (K, ...) both, with Σ w g(x) = E[g(T)] for a t with df > 1 and g(x) → |x| far out.
+
+    With x = c sinh(u/c), c = √df, the integrand is analytic and falls exponentially, so the trapezoidal rule in u
+    converges exponentially. Far out its terms are a geometric series, which is summed to the end.
+    """
+    c = jnp.sqrt(jnp.minimum(df, 1e4))[None]  # any c is right; ∞ is not
+    k = jnp.arange(-_STEPS, _STEPS + 1, dtype=df.dtype).reshape(-1, *[1] * df.ndim)
+    u = k * _STEP / c
+    x = c * jnp.sinh(u)
+    density = 0.5 * jnp.exp(special.log_radial_density(jnp.abs(x), jnp.broadcast_to(df[None], x.shape), 1))
+    beyond = 1 / -jnp.expm1(-(df[None] - 1) * _STEP / c)
+    return x, _STEP * jnp.cosh(u) * density * jnp.where(jnp.abs(k) == _STEPS, beyond, 1.0)
+
+
+def _distance_between(a: tuple[Array, ...], b: tuple[Array, ...]) -> Array:
+    """E|X − X'| of two univariate t (loc, scale, df, points, weights) with df > 1, to about 1e-5 of itself.
+
+    It is E[g(X)], X from the narrower and g(x) = E|x − X'| from the wider, which varies on the wider scale only.
+    """
+    swap = a[1] > b[1]
+    loc, scale, _, points, weights = (
+        jnp.where(swap if x.ndim == 1 else swap[None], y, x) for x, y in zip(a, b, strict=True)
+    )
+    wide_loc, wide, wide_df = (jnp.where(swap, x, y) for x, y in zip(a[:3], b[:3], strict=True))
+
+    def add_node(total: Array, node: tuple[Array, Array]) -> tuple[Array, None]:
+        x, weight = node
+        return total + weight * _mean_distance((loc + scale * x - wide_loc) / wide, wide_df), None
+
+    return wide * lax.scan(add_node, jnp.zeros_like(loc), (points, weights))[0]
+
+
+def sample(mixture: Mixture, key: Array, draws: int) -> Array:
+    r"""Draws of y, (draws, N, n), as `Mixture.sample` but without gamma variates, several times faster.
+
+    Two coordinates of a standard t with m degrees of freedom have the radius √(m (U^{-2/m} − 1)) for a uniform U; the
+    next two, given these, are those of a t with m + 2 and the scale √((m + radius²)/(m + 2)), and so on.
+    """
+    shape = (draws, *mixture.batch_shape)
+    member_key, radius_key, angle_key = jax.random.split(key, 3)
+    member = jax.random.randint(member_key, shape, 0, mixture.size)
+    row = lax.broadcasted_iota(member.dtype, shape, 1)
+    t = jax.tree.map(lambda leaf: leaf[member, row], mixture.components())
+    half = (-(-mixture.n // 2), *shape)
+    exponential = jax.random.exponential(radius_key, half, t.loc.dtype)  # −ln U
+    angle = 2 * math.pi * jax.random.uniform(angle_key, half, t.loc.dtype)
+    widening, z = jnp.ones_like(t.df), []
+    for k in range(half[0]):
+        power = 2 * exponential[k] / (t.df + 2 * k)
+        # m (e^a − 1) with a = 2E/(m + 2k), written so that it is 2E at m = ∞
+        radius = jnp.sqrt(widening * 2 * exponential[k] / (1 + 2 * k / t.df) * _expm1_ratio(power))
+        z += [radius * jnp.cos(angle[k]), radius * jnp.sin(angle[k])]
+        widening = widening * jnp.exp(power)
+    steps = [_dot(row, z[: len(row)]) for row in linalg.split_tril(t.scale_tril)]
+    return t.loc + jnp.stack(steps, axis=-1)
+
+
+def _expm1_ratio(a: Array) -> Array:
+    """(e^a − 1)/a for a ≥ 0, 1 at 0."""
+    tiny = a < 1e-30
+    return jnp.where(tiny, 1.0, jnp.expm1(a) / jnp.where(tiny, 1.0, a))
+
+
+def energy_score(y: Array, mixture: Mixture, key: Array, draws: int) -> Array:
+    """E‖X − y‖ − ½ E‖X − X'‖ over the observed targets, (N,), from draws and all pairs of them: unbiased."""
+    return energy_of_draws(y, sample(mixture, key, draws))
+
+
+def energy_of_draws(y: Array, x: Array) -> Array:
+    """`energy_score` from draws (draws, N, n)."""
+    draws, observed = x.shape[0], linalg.split_last(~jnp.isnan(y))
+    targets = linalg.split_last(jnp.where(jnp.isnan(y), 0.0, y))
+    twice = [jnp.concatenate([part, part]) for part in linalg.split_last(x)]
+
+    def mean_norm(others: list[Array]) -> Array:
+        parts = zip(twice, others, observed, strict=True)
+        squares = [jnp.where(seen[None], (part[:draws] - other) ** 2, 0.0) for part, other, seen in parts]
+        return jnp.mean(jnp.sqrt(sum(squares[1:], squares[0])), axis=0)
+
+    def add_shift(shift: Array, total: Array) -> Array:  # draw k with draw k + shift, each pair once
+        weight = jnp.where(2 * shift == draws, 0.5, 1.0).astype(total.dtype)
+        return total + weight * mean_norm([lax.dynamic_slice_in_dim(part, shift, draws) for part in twice])
+
+    between = lax.fori_loop(1, draws // 2 + 1, add_shift, jnp.zeros_like(targets[0])) / (draws - 1)
+    return mean_norm([target[None] for target in targets]) - between
+
+
+def variogram_score(y: Array, mixture: Mixture, key: Array, p: float, draws: int) -> Array:
+    """Σ_jk (|y_j − y_k|^p − E|X_j − X_k|^p)² over the observed targets, (N,), from draws: unbiased."""
+    return variogram_of_draws(y, sample(mixture, key, draws), p)
+
+
+def variogram_of_draws(y: Array, x: Array, p: float) -> Array:
+    """`variogram_score` from draws (draws, N, n)."""
+    targets, draws = jnp.moveaxis(y, -1, 0), jnp.moveaxis(x, -1, 0)
+
+    def add_pair(total: Array, pair: tuple[Array, Array]) -> tuple[Array, None]:
+        j, k = pair
+        simulated = jnp.abs(draws[j] - draws[k]) ** p
+        gap = jnp.abs(targets[j] - targets[k]) ** p - jnp.mean(simulated, axis=0)
+        excess = jnp.var(simulated, axis=0, ddof=1) / draws.shape[1]  # of the square of a mean over draws
+        return total + 2 * jnp.where(jnp.isnan(targets[j] + targets[k]), 0.0, gap**2 - excess), None
+
+    first, second = np.triu_indices(y.shape[-1], 1)
+    return lax.scan(add_pair, jnp.zeros_like(targets[0]), (jnp.asarray(first), jnp.asarray(second)))[0]
+
+
+def joint_pit(y: Array, mixture: Mixture, key: Array, draws: int) -> Array:
+    r"""P(d(Y) ≤ d(y)), (N,), with d(x) = ‖C⁻¹(x − mean)‖, C Cᵀ the mixture's covariance; closed form for one member.
+
+    A member is loc + R L u with R its radius and u a direction. Along ±u the ellipsoid d ≤ d(y) cuts R to an interval,
+    whose probability is a closed form; only directions are drawn, in frames of n orthogonal ones (exact for n = 1).
+    """
+    t = mixture.components()
+    if mixture.size == 1:
+        return jax.tree.map(lambda leaf: leaf[0], t).joint_pit(y)
+    mean, C = mixture.mean(), linalg.cholesky(mixture.total())
+    limit = jnp.sum(linalg.whiten(C, y - mean) ** 2, axis=-1)
+    C = jnp.broadcast_to(C, t.scale_tril.shape)
+    start = linalg.split_last(linalg.whiten(C, t.loc - mean[None]))
+    rows = linalg.split_tril(linalg.whiten_columns(C, t.scale_tril))
+    room, df = limit[None] - _dot(start, start), jnp.broadcast_to(t.df, (2, *t.df.shape))
+
+    def inside(radius: Array) -> Array:
+        return jnp.sign(radius) * (1 - special.joint_tail(jnp.abs(radius), df, t.n))
+
+    def add_direction(total: Array, u: Array) -> tuple[Array, None]:
+        step = [_dot(row, [u[k] for k in range(len(row))]) for row in rows]
+        squared = _dot(step, step)
+        middle = -_dot(start, step) / squared
+        discriminant = middle**2 + room / squared
+        half = jnp.sqrt(jnp.maximum(discriminant, 0.0))
+        upper, lower = inside(jnp.stack([middle + half, middle - half]))
+        cut = 0.5 * (upper - lower)
+        return total + jnp.mean(jnp.where(discriminant < 0, 0.0, cut), axis=0), None
+
+    directions = _directions(key, t.n, draws, y.dtype)
+    return lax.scan(add_direction, jnp.zeros_like(limit), directions)[0] / directions.shape[0]
+
+
+def _dot(a: list[Array], b: list[Array]) -> Array:
+    products = [x * y for x, y in zip(a, b, strict=True)]
+    return sum(products[1:], products[0])
+
+
+def _directions(key: Array, n: int, draws: int, dtype: Any) -> Array:
+    """Unit vectors in orthogonal frames, uniform under rotation, (k n, n): with their opposites at least `draws`."""
+    frames = 1 if n == 1 else -(-draws // (2 * n))
+    normal = jax.random.normal(key, (frames, n, n), dtype)
+    return linalg.whiten_columns(linalg.triangularise(normal), normal).reshape(frames * n, n)
+
+
+def pit(y: Array, mixture: Mixture, key: Array) -> Array:
+    """P(Y_j ≤ y_j), (N, n)."""
+    return jnp.where(jnp.isnan(y), jnp.nan, mixture.cdf(jnp.where(jnp.isnan(y), 0.0, y)))
+
+
+def estimate(values: Array, observed: Array) -> Estimate:
+    """Mean over the observed rows of (N, ...), and their standard deviation over √N."""
+    mean, count = average(values, observed, axis=0), jnp.sum(observed, axis=0).astype(values.dtype)
+    variance = average((values - mean[None]) ** 2, observed, axis=0) * count / (count - 1)
+    return Estimate(mean, jnp.sqrt(variance / count))
+
+
+def inside(low: Array | float, values: Array, high: Array | float) -> Array:
+    """1 where low ≤ value ≤ high, else 0; NaN where one of the three is."""
+    within = jnp.where((low <= values) & (values <= high), 1.0, 0.0).astype(values.dtype)
+    return jnp.where(jnp.isnan(values) | jnp.isnan(low) | jnp.isnan(high), jnp.nan, within)
+
+
+def share(inside: Array, observed: Array) -> Estimate:
+    """The share of the observed rows of (N, ...) that are inside, and √(c(1 − c)/N)."""
+    share = average(inside, observed, axis=0)
+    return Estimate(share, jnp.sqrt(share * (1 - share) / jnp.sum(observed, axis=0).astype(share.dtype)))
+
+
+@jax.jit
+def coverage(y: Array, interval: Interval) -> Coverage:
+    """Coverage and mean width of intervals, each (n,)."""
+    lower, upper = interval
+    observed = ~jnp.isnan(y)
+    return Coverage(*share(inside(lower, y, upper), observed), average(upper - lower, observed, axis=0))
+
+
+@partial(jax.jit, static_argnums=2)
+def calibration_curve(pit: Array, observed: Array, levels: int) -> CalibrationCurve:
+    """Share of the rows with |2 pit − 1| ≤ level, (K, n), at evenly spaced levels from 0 to 1."""
+    level = jnp.linspace(0, 1, levels, dtype=pit.dtype)
+    centred = jnp.abs(2 * pit - 1)
+    return CalibrationCurve(level, lax.map(lambda c: average(inside(0.0, centred, c), observed, axis=0), level))
+
+
+@partial(jax.jit, static_argnums=3)
+def ence(error: Array, std: Array, observed: Array, bins: int) -> Array:
+    """Mean over bins of |RMV − RMSE|/RMV, (n,), from errors and predicted standard deviations (N, n)."""
+
+    def one_target(error: Array, std: Array, observed: Array) -> Array:
+        rank = jnp.argsort(jnp.lexsort((std, ~observed)))
+        chosen = jnp.where(observed, rank * bins // jnp.maximum(jnp.sum(observed), 1), bins)
+        sums = partial(jax.ops.segment_sum, segment_ids=chosen, num_segments=bins + 1)
+        rows, variance, squares = (sums(values)[:bins] for values in (jnp.ones_like(std), std**2, error**2))
+        rmv, rmse = jnp.sqrt(variance / rows), jnp.sqrt(squares / rows)
+        return average(jnp.abs(rmv - rmse) / rmv, rows > 0)
+
+    return jax.vmap(one_target, in_axes=1)(error, std, observed)
+
+
+@jax.jit
+def sparsification(error: Array, uncertainty: Array, observed: Array) -> Sparsification:
+    """The curves from errors and uncertainties (N, n)."""
+
+    def one_target(error: Array, uncertainty: Array, observed: Array) -> Array:
+        order, count = jnp.lexsort((uncertainty, ~observed)), jnp.sum(observed)
+        total = jnp.cumsum(jnp.where(observed, error**2, 0.0)[order])  # of the least uncertain rows
+        kept = count - jnp.arange(_FRACTIONS) * count // _FRACTIONS
+        mean = total[kept - 1] / kept.astype(error.dtype)
+        return jnp.sqrt(mean / mean[0])
+
+    curves = jax.vmap(one_target, in_axes=1, out_axes=1)
+    fraction = jnp.arange(_FRACTIONS, dtype=error.dtype) / _FRACTIONS
+    return Sparsification(fraction, curves(error, uncertainty, observed), curves(error, jnp.abs(error), observed))

@@ -1,0 +1,420 @@
+r"""Scores of predictive distributions: y first, then the prediction, as in scikit-learn.
+
+A prediction is a `StudentT` or a `NIW` (its predictive t is meant) with batch shape (N,), or a `Mixture` whose members
+have batch shape (M, N); an ensemble of one scores exactly like its member. y is (N, n), and a NaN in it is a target not
+observed in that row:
+
+* `nll`, `energy_score`, `variogram_score` score the observed targets of a row by their exact marginal distribution;
+* scores of single targets (`rmse`, `crps`, `coverage`, ...) average over what was observed;
+* `joint_pit` and `joint_coverage` use the rows that are complete;
+* where nothing was observed the score is NaN.
+
+Every score is the mean over what was observed, or with ``reduce=False`` one value a row, or row and target; quantities
+that need all rows at once give one value a target. All functions but `report` and the scorers work under `jax.jit`.
+"""
+
+from collections.abc import Sequence
+from functools import partial
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax import Array
+from jax.typing import ArrayLike
+
+from mder_jax import _scores
+from mder_jax._arrays import check_same, check_within, floats, is_key
+from mder_jax._scores import (
+    CalibrationCurve,
+    Coverage,
+    Estimate,
+    Prediction,
+    Sparsification,
+    as_mixture,
+    average,
+    in_blocks,
+    prepared,
+)
+from mder_jax.mixture import Mixture
+from mder_jax.student_t import Interval
+
+# Draws a row of the scores that sample. Their error in one row is some 5 % of the score, and √N smaller in the mean.
+DRAWS = 100
+_LEVELS, _BINS = 100, 10
+
+
+def nll(y: ArrayLike, prediction: Prediction, reduce: bool = True) -> Array:
+    """−ln p(y) with all constants, mean or (N,); of a mixture it is −ln of the members' mean density.
+
+    Args:
+      y: observations, (N, n).
+      prediction: of N rows and n targets.
+      reduce: the mean over rows, or one value a row.
+
+    Example:
+      >>> from mder_jax import StudentT
+      >>> prediction = StudentT(df=5.0, loc=jnp.zeros((3, 2)), scale_tril=jnp.broadcast_to(jnp.eye(2), (3, 2, 2)))
+      >>> print(f"{nll(jnp.zeros((3, 2)), prediction):.4f}")
+      1.8379
+    """
+    y, mixture = prepared(y, prediction)
+    values = in_blocks(_scores.negative_log_likelihood, y, mixture, _key(None))
+    return _reduced(values, _count(y) > 0, reduce)
+
+
+def rmse(y: ArrayLike, prediction: Prediction, reduce: bool = True) -> Array:
+    """√mean (y_j − E[y_j])² of each target, (n,) with ``reduce=False``, or the mean of these over targets."""
+    y, mixture = prepared(y, prediction)
+    return _over_targets(_root_mean_square(y - mixture.mean(), ~jnp.isnan(y)), y, reduce)
+
+
+def crps(y: ArrayLike, prediction: Prediction, reduce: bool = True) -> Array:
+    r"""Continuous ranked probability score ∫(F(x) − 1{x ≥ y})² dx = E|X − y| − ½E|X − X'|, mean or (N, n).
+
+    Closed form for one t (df = ∞ is the Gaussian). Of a mixture, E|X − X'| of any two members is integrated, to about
+    1e-5 of itself; the time grows with the square of their number. A member without a mean (df ≤ 1) gives NaN.
+
+    Example:
+      >>> from mder_jax import StudentT
+      >>> print(f"{crps([[0.0]], StudentT(jnp.inf, jnp.zeros((1, 1)), jnp.ones((1, 1, 1)))):.4f}")  # (√2 − 1)/√π
+      0.2337
+    """
+    y, mixture = prepared(y, prediction)
+    return _reduced(in_blocks(_scores.crps, y, mixture, _key(None)), ~jnp.isnan(y), reduce)
+
+
+def energy_score(
+    y: ArrayLike, prediction: Prediction, key: Array | None = None, draws: int = DRAWS, reduce: bool = True
+) -> Array:
+    """E‖X − y‖ − ½E‖X − X'‖, the CRPS of all targets at once, mean or (N,): an unbiased estimate from draws.
+
+    Args:
+      y: observations, (N, n); targets should have like units.
+      prediction: of N rows and n targets.
+      key: for the draws; the same one each time unless given.
+      draws: number of draws a row; all pairs of them are used.
+      reduce: the mean over rows, or one value a row.
+    """
+    y, mixture = prepared(y, prediction)
+    values = in_blocks(_scores.energy_score, y, mixture, _key(key), (_number_of(draws),))
+    return _reduced(values, _count(y) > 0, reduce)
+
+
+def variogram_score(
+    y: ArrayLike,
+    prediction: Prediction,
+    p: float = 0.5,
+    key: Array | None = None,
+    draws: int = DRAWS,
+    reduce: bool = True,
+) -> Array:
+    """Σ_jk (|y_j − y_k|^p − E|X_j − X_k|^p)², mean or (N,): sees wrong correlations; an unbiased estimate from draws.
+
+    j and k run over all observed targets; a row with fewer than two has no score. The other arguments are those of
+    `energy_score`.
+    """
+    y, mixture = prepared(y, prediction)
+    values = in_blocks(_scores.variogram_score, y, mixture, _key(key), (p, _number_of(draws)))
+    return _reduced(values, _count(y) > 1, reduce)
+
+
+def interval_score(y: ArrayLike, interval: Interval, coverage: float, reduce: bool = True) -> Array:
+    """(u − l) + 2/α [(l − y)₊ + (y − u)₊] with α = 1 − coverage, mean or (N, n), for intervals [l, u] of each target.
+
+    Example:
+      >>> print(interval_score([[3.0]], Interval(jnp.array([[0.0]]), jnp.array([[2.0]])), coverage=0.5))
+      6.0
+    """
+    y, lower, upper = floats(y=y, lower=interval[0], upper=interval[1])
+    check_within(jnp.asarray(coverage), 0, 1 - 1e-9, "coverage is a probability, 0 or more and below 1")
+    check_same("lower", lower, y.shape, "y")
+    check_same("upper", upper, y.shape, "y")
+    outside = jnp.maximum(lower - y, 0.0) + jnp.maximum(y - upper, 0.0)
+    return _reduced(upper - lower + 2 / (1 - coverage) * outside, ~jnp.isnan(y), reduce)
+
+
+def coverage(y: ArrayLike, prediction: Prediction, level: float = 0.9) -> Coverage:
+    """How often each target lies in its central interval, with √(c(1 − c)/N), and the mean width, each (n,)."""
+    y, mixture = prepared(y, prediction)
+    check_within(jnp.asarray(level), 0, 1, "level is a probability between 0 and 1")
+    return _scores.coverage(y, in_blocks(_scores.interval, y, mixture, _key(None), (), level))
+
+
+def joint_coverage(
+    y: ArrayLike, prediction: Prediction, level: float = 0.9, key: Array | None = None, draws: int = DRAWS
+) -> Estimate:
+    """How often all targets lie in the ellipsoid of that level (`joint_pit` ≤ level), and √(c(1 − c)/N)."""
+    y, mixture = prepared(y, prediction)
+    check_within(jnp.asarray(level), 0, 1, "level is a probability between 0 and 1")
+    values = joint_pit(y, mixture, key, draws)
+    return _scores.share(_scores.inside(0.0, values, level), _count(y) == mixture.n)
+
+
+def pit(y: ArrayLike, prediction: Prediction) -> Array:
+    """P(Y_j ≤ y_j) of each target on its own, (N, n): uniform on [0, 1] where the prediction is right."""
+    y, mixture = prepared(y, prediction)
+    return in_blocks(_scores.pit, y, mixture, _key(None))
+
+
+def joint_pit(y: ArrayLike, prediction: Prediction, key: Array | None = None, draws: int = DRAWS) -> Array:
+    """P(d(Y) ≤ d(y)), d the Mahalanobis distance by the prediction's mean and covariance, (N,): uniform where right.
+
+    Closed form for one t. For a mixture, directions in the space of the targets are drawn and the rest is a closed
+    form; a member without a covariance (df ≤ 2) gives NaN, and so does a row that is not complete.
+    """
+    y, mixture = prepared(y, prediction)
+    return in_blocks(_scores.joint_pit, y, mixture, _key(key), (_number_of(draws),))
+
+
+def calibration_curve(y: ArrayLike, prediction: Prediction, levels: int = _LEVELS) -> CalibrationCurve:
+    """Observed share of each target inside its central intervals, at evenly spaced levels from 0 to 1."""
+    y, mixture = prepared(y, prediction)
+    return _scores.calibration_curve(pit(y, mixture), ~jnp.isnan(y), levels)
+
+
+def calibration_error(y: ArrayLike, prediction: Prediction, levels: int = _LEVELS, reduce: bool = True) -> Array:
+    """Mean over levels of |observed − nominal coverage| of the central intervals, (n,) or the mean over targets."""
+    y, mixture = prepared(y, prediction)
+    return _over_targets(_calibration_error(calibration_curve(y, mixture, levels)), y, reduce)
+
+
+def ence(y: ArrayLike, prediction: Prediction, bins: int = _BINS, reduce: bool = True) -> Array:
+    """Expected normalised calibration error: mean over bins of |RMV − RMSE|/RMV, (n,) or the mean over targets.
+
+    Rows are sorted by predicted standard deviation into bins of equal size; RMV is the root of the mean predicted
+    variance in a bin. It falls with the number of rows in a bin as 1/√(2 rows), not to 0.
+    """
+    y, mixture = prepared(y, prediction)
+    return _over_targets(_scores.ence(y - mixture.mean(), mixture.std(), ~jnp.isnan(y), bins), y, reduce)
+
+
+def sparsification(y: ArrayLike, prediction: Prediction, uncertainty: ArrayLike | None = None) -> Sparsification:
+    """RMSE of the rows left when the most uncertain are removed, at 0, 1, ... 99 % removed, for each target.
+
+    Args:
+      y: observations, (N, n).
+      prediction: of N rows and n targets.
+      uncertainty: what ranks the rows, (N, n) or one for all targets, (N,); the predicted standard deviation if not
+        given. `Mixture.epistemic` is another.
+    """
+    y, mixture = prepared(y, prediction)
+    u, y = (mixture.std(), y) if uncertainty is None else floats(uncertainty=uncertainty, y=y)
+    if u.ndim == 1:
+        check_same("uncertainty", u, y.shape[:1], "the rows of y")
+        u = jnp.broadcast_to(u[:, None], y.shape)
+    check_same("uncertainty", u, y.shape, "y")
+    return _scores.sparsification(y - mixture.mean(), u, ~jnp.isnan(y))
+
+
+def ause(y: ArrayLike, prediction: Prediction, uncertainty: ArrayLike | None = None, reduce: bool = True) -> Array:
+    """Area between the sparsification curve and the oracle's, (n,) or mean; 0 where uncertainty ranks as errors do."""
+    y, mixture = prepared(y, prediction)
+    return _over_targets(_area(sparsification(y, mixture, uncertainty)), y, reduce)
+
+
+def sharpness(prediction: Prediction, reduce: bool = True) -> Array:
+    """√mean Var[y_j], the root of the mean predicted variance, (n,) or the mean over targets; y plays no part."""
+    values = jnp.sqrt(jnp.mean(as_mixture(prediction).std() ** 2, axis=0))
+    return jnp.mean(values) if reduce else values
+
+
+class Report(NamedTuple):
+    """All scores of a prediction; `str` of it is a table. Means over rows come as an `Estimate` with their error.
+
+    nll, energy_score, variogram_score, joint_coverage and joint_pit (N,) are of all targets at once. The others have
+    one value a target, (n,), but for pit (N, n) and the two curves.
+    """
+
+    names: tuple[str, ...]
+    level: float
+    nll: Estimate
+    energy_score: Estimate
+    variogram_score: Estimate
+    joint_coverage: Estimate
+    joint_pit: Array
+    rmse: Array
+    crps: Estimate
+    interval_score: Estimate
+    coverage: Coverage
+    pit: Array
+    calibration_curve: CalibrationCurve
+    calibration_error: Array
+    ence: Array
+    sparsification: Sparsification
+    ause: Array
+    sharpness: Array
+
+    def __str__(self) -> str:
+        at = f" at {self.level:g}"
+        joint = [
+            ("nll", [self.nll]),
+            ("energy score", [self.energy_score]),
+            ("variogram score", [self.variogram_score]),
+            ("joint coverage" + at, [self.joint_coverage]),
+        ]
+        single = [
+            ("rmse", self.rmse),
+            ("crps", _each(self.crps)),
+            ("interval score" + at, _each(self.interval_score)),
+            ("coverage" + at, _each(Estimate(*self.coverage[:2]))),
+            ("mean width" + at, self.coverage.width),
+            ("calibration error", self.calibration_error),
+            ("ence", self.ence),
+            ("ause", self.ause),
+            ("sharpness", self.sharpness),
+        ]
+        rows = len(self.joint_pit)
+        return _table(f"{rows} rows", ["all targets"], joint) + "\n\n" + _table("each target", self.names, single)
+
+
+def report(
+    y: ArrayLike,
+    prediction: Prediction,
+    level: float = 0.9,
+    names: Sequence[str] | None = None,
+    key: Array | None = None,
+    draws: int = DRAWS,
+) -> Report:
+    """All scores at once, evaluated by blocks of rows in bounded memory; it prints as a table.
+
+    Args:
+      y: observations, (N, n).
+      prediction: of N rows and n targets.
+      level: of the intervals.
+      names: of the targets, y0, y1, ... if not given.
+      key: for the scores that sample; the same one each time unless given.
+      draws: a row, for the scores that sample.
+    """
+    y, mixture = prepared(y, prediction)
+    check_within(jnp.asarray(level), 0, 1 - 1e-9, "level is a probability, 0 or more and below 1")
+    names = tuple(f"y{j}" for j in range(mixture.n)) if names is None else tuple(names)
+    if len(names) != mixture.n:
+        raise ValueError(f"names must hold one for each of {mixture.n} targets; got {names}")
+    return Report(names, level, **_summary(y, mixture, _key(key), level, _number_of(draws)))
+
+
+def nll_scorer(estimator: Any, X: Any, y: Any) -> float:
+    """Minus the `nll` of `estimator.predict_dist(X)`, for GridSearchCV: greater is better."""
+    return -float(nll(_columns(y), estimator.predict_dist(X)))
+
+
+def crps_scorer(estimator: Any, X: Any, y: Any) -> float:
+    """Minus the `crps` of `estimator.predict_dist(X)`, for GridSearchCV: greater is better."""
+    return -float(crps(_columns(y), estimator.predict_dist(X)))
+
+
+def energy_scorer(estimator: Any, X: Any, y: Any) -> float:
+    """Minus the `energy_score` of `estimator.predict_dist(X)`, for GridSearchCV: greater is better."""
+    return -float(energy_score(_columns(y), estimator.predict_dist(X)))
+
+
+def _columns(y: Any) -> np.ndarray:
+    """y of an estimator as (N, n); a single column may be (N,)."""
+    y = np.asarray(y)
+    return y[:, None] if y.ndim == 1 else y
+
+
+def _key(key: Array | None) -> Array:
+    if key is None:
+        return jax.random.key(0)
+    if not is_key(key) or key.ndim:
+        raise TypeError(f"key must be one typed random key such as jax.random.key(0); got {key!r}")
+    return key
+
+
+def _number_of(draws: int) -> int:
+    if draws < 2:
+        raise ValueError(f"draws must be at least 2; got {draws}")
+    return draws
+
+
+def _count(y: Array) -> Array:
+    """Observed targets of each row, (N,)."""
+    return jnp.sum(~jnp.isnan(y), axis=-1)
+
+
+def _reduced(values: Array, observed: Array, reduce: bool) -> Array:
+    return average(values, observed) if reduce else jnp.where(observed, values, jnp.nan)
+
+
+def _over_targets(values: Array, y: Array, reduce: bool) -> Array:
+    """Values (n,), or their mean over targets that were ever observed."""
+    return average(values, jnp.any(~jnp.isnan(y), axis=0)) if reduce else values
+
+
+def _root_mean_square(error: Array, observed: Array) -> Array:
+    return jnp.sqrt(average(error**2, observed, axis=0))
+
+
+def _calibration_error(curve: CalibrationCurve) -> Array:
+    return jnp.mean(jnp.abs(curve.observed - curve.level[:, None]), axis=0)
+
+
+def _area(curves: Sparsification) -> Array:
+    step = curves.fraction[1] - curves.fraction[0]
+    return jnp.trapezoid(curves.error - curves.oracle, dx=step, axis=0)
+
+
+def _all_rows(y: Array, mixture: Mixture, key: Array, draws: int, level: float) -> dict[str, Any]:
+    """What a report computes block by block."""
+    x = _scores.sample(mixture, key, draws)
+    return {
+        "nll": _scores.negative_log_likelihood(y, mixture, key),
+        "energy_score": _scores.energy_of_draws(y, x),
+        "variogram_score": _scores.variogram_of_draws(y, x, 0.5),
+        "joint_pit": _scores.joint_pit(y, mixture, key, draws),
+        "crps": _scores.crps(y, mixture, key),
+        "pit": _scores.pit(y, mixture, key),
+        "interval": _scores.interval(y, mixture, key, level),
+        "error": y - mixture.mean(),
+        "std": mixture.std(),
+    }
+
+
+@partial(jax.jit, static_argnums=4)
+def _summary(y: Array, mixture: Mixture, key: Array, level: float, draws: int) -> dict[str, Any]:
+    """The fields of a `Report`."""
+    rows = in_blocks(_all_rows, y, mixture, key, (draws,), level)
+    observed, count = ~jnp.isnan(y), _count(y)
+    curve = _scores.calibration_curve(rows["pit"], observed, _LEVELS)
+    sparse = _scores.sparsification(rows["error"], rows["std"], observed)
+    interval = rows["interval"]
+    return {
+        "nll": _scores.estimate(rows["nll"], count > 0),
+        "energy_score": _scores.estimate(rows["energy_score"], count > 0),
+        "variogram_score": _scores.estimate(rows["variogram_score"], count > 1),
+        "joint_coverage": _scores.share(_scores.inside(0.0, rows["joint_pit"], level), count == mixture.n),
+        "joint_pit": rows["joint_pit"],
+        "rmse": _root_mean_square(rows["error"], observed),
+        "crps": _scores.estimate(rows["crps"], observed),
+        "interval_score": _scores.estimate(interval_score(y, interval, level, reduce=False), observed),
+        "coverage": _scores.coverage(y, interval),
+        "pit": rows["pit"],
+        "calibration_curve": curve,
+        "calibration_error": _calibration_error(curve),
+        "ence": _scores.ence(rows["error"], rows["std"], observed, _BINS),
+        "sparsification": sparse,
+        "ause": _area(sparse),
+        "sharpness": _root_mean_square(rows["std"], jnp.ones_like(observed)),
+    }
+
+
+def _each(estimate: Estimate) -> list[Estimate]:
+    """An estimate of several targets as one for each."""
+    return [Estimate(*both) for both in zip(*estimate, strict=True)]
+
+
+def _table(title: str, names: Sequence[str], rows: Sequence[tuple[str, Any]]) -> str:
+    """Lines of a label and a cell for each name, in columns."""
+    lines = [[title, *names], *([label, *map(_cell, values)] for label, values in rows)]
+    widths = [max(map(len, column)) for column in zip(*lines, strict=True)]
+    return "\n".join(
+        "  ".join(cell.ljust(width) for cell, width in zip(line, widths, strict=True)).rstrip() for line in lines
+    )
+
+
+def _cell(value: Array | Estimate) -> str:
+    if isinstance(value, Estimate):
+        return f"{value.value:.4g} ± {value.standard_error:.2g}"
+    return f"{value:.4g}"

@@ -1,0 +1,538 @@
+"""The command line: what it writes, what it says, its exit codes, and that nothing half-written stays behind."""
+
+import json
+import re
+import resource
+import signal
+import subprocess
+import sys
+import time
+
+import jax
+import numpy as np
+import pandas as pd
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+import mder_jax
+from mder_jax import _commands, _tables, cli
+
+SMALL = ["--members", "2", "--hidden", "8", "--epochs", "5", "--quiet"]
+
+
+def frame(rows, seed):
+    """Two targets with correlated noise on different scales, a category, text that is no feature, missing targets."""
+    rng = np.random.default_rng(seed)
+    x, noise = rng.uniform(-2, 2, (rows, 2)), rng.multivariate_normal([0, 0], [[0.04, 0.03], [0.03, 0.04]], rows)
+    group = rng.choice(["u", "v"], rows)
+    a = x[:, 0] + (group == "u") + noise[:, 0]
+    table = pd.DataFrame({"id": [f"r{i}" for i in range(rows)], "x": x[:, 0], "w": x[:, 1], "group": group})
+    return table.assign(a=np.where(np.arange(rows) % 7 == 0, np.nan, a), b=100 + 10 * (x[:, 1] + noise[:, 1]))
+
+
+@pytest.fixture(scope="module", autouse=True)
+def settings_of_a_new_process():
+    """JAX as a command finds it, and no programs of these tests in the user's cache."""
+    with (
+        pytest.MonkeyPatch.context() as patch,
+        jax.enable_x64(False),
+        jax.numpy_dtype_promotion("standard"),
+        jax.numpy_rank_promotion("allow"),
+    ):
+        patch.setattr(mder_jax, "use_compilation_cache", lambda: None)
+        yield
+
+
+@pytest.fixture(scope="module")
+def trained(tmp_path_factory):
+    """A folder with a training table, a test table and a model."""
+    folder = tmp_path_factory.mktemp("trained")
+    frame(120, seed=0).to_csv(folder / "train.csv", index=False)
+    frame(60, seed=1).to_csv(folder / "test.csv", index=False)
+    arguments = [folder / "train.csv", "--targets", "a,b", "--exclude", "id", "--out", folder / "model.mder"]
+    assert cli.main(["train", *map(str, arguments), *SMALL]) == 0
+    return folder
+
+
+@pytest.fixture
+def run(capfd):
+    """A command in this process: exit code, standard output, standard error."""
+
+    def call(*arguments):
+        try:
+            code = cli.main([str(argument) for argument in arguments])
+        except SystemExit as stop:
+            code = stop.code
+        return code, *capfd.readouterr()
+
+    return call
+
+
+def names(folder):
+    return sorted(path.name for path in folder.iterdir())
+
+
+def test_train_leaves_only_the_model(trained):
+    assert names(trained) == ["model.mder", "test.csv", "train.csv"]
+
+
+def test_predictions_are_those_of_the_estimator(trained, run, tmp_path):
+    from mder_jax.estimator import MDERRegressor
+
+    out = tmp_path / "out.csv"
+    code, said, error = run("predict", trained / "model.mder", trained / "test.csv", "-o", out, "--coverage", "0.8")
+    assert (code, said, error) == (0, f"{out}: 60 rows, 2 targets\n", "")
+    table, got = pd.read_csv(trained / "test.csv"), pd.read_csv(out)
+    X = np.column_stack([table["x"], table["w"], table["group"] == "u", table["group"] == "v"]).astype(np.float32)
+    model = MDERRegressor.load(trained / "model.mder")
+    parts, (lower, upper) = model.predict_uncertainty(X), model.predict_interval(X, coverage=0.8)
+    for j, name in enumerate("ab"):
+        np.testing.assert_allclose(got[f"{name}_mean"], parts.mean[:, j], rtol=1e-12)
+        np.testing.assert_allclose(got[f"{name}_std"] ** 2, parts.total[:, j, j], rtol=1e-12)
+        np.testing.assert_allclose(got[f"{name}_aleatoric_std"] ** 2, parts.aleatoric[:, j, j], rtol=1e-12)
+        np.testing.assert_allclose(got[f"{name}_epistemic_std"] ** 2, parts.epistemic[:, j, j], rtol=1e-12)
+        np.testing.assert_allclose(got[f"{name}_lower"], lower[:, j], rtol=1e-12)
+        np.testing.assert_allclose(got[f"{name}_upper"], upper[:, j], rtol=1e-12)
+    np.testing.assert_allclose(got["corr_a_b"], parts.total[:, 0, 1] / got["a_std"] / got["b_std"], rtol=1e-12)
+    assert len(got.columns) == 13
+
+
+def test_order_of_columns_blocks_and_formats_do_not_matter(trained, run, tmp_path, monkeypatch):
+    model, table = trained / "model.mder", pd.read_csv(trained / "test.csv")
+    assert run("predict", model, trained / "test.csv", "-o", tmp_path / "a.csv", "--keep", "id,x")[0] == 0
+    shuffled = table[["group", "b", "x", "id", "w"]].assign(more="text")
+    shuffled["group"] = shuffled["group"].astype("category")
+    shuffled.to_parquet(tmp_path / "shuffled.parquet")
+    monkeypatch.setattr(_tables, "ROWS", 25)
+    options = ["-o", tmp_path / "b.parquet", "--keep", "id,x", "--json"]
+    code, said, error = run("predict", model, tmp_path / "shuffled.parquet", *options)
+    got, expected = pd.read_parquet(tmp_path / "b.parquet"), pd.read_csv(tmp_path / "a.csv")
+    assert (code, error) == (0, "")
+    assert json.loads(said) == {"predictions": f"{tmp_path}/b.parquet", "rows": 60, "columns": list(expected.columns)}
+    pd.testing.assert_frame_equal(got, expected, rtol=1e-6)
+    assert list(got["id"]) == list(table["id"])
+
+
+def test_a_table_can_be_replaced_by_its_predictions(trained, run, tmp_path):
+    path = tmp_path / "table.csv"
+    path.write_bytes((trained / "test.csv").read_bytes())
+    assert run("predict", trained / "model.mder", path, "-o", path, "--keep", "id", "--force", "--quiet") == (0, "", "")
+    assert len(pd.read_csv(path)) == 60 and names(tmp_path) == ["table.csv"]
+
+
+def test_training_again_gives_the_same_model_and_json(trained, run, tmp_path):
+    from mder_jax.estimator import MDERRegressor
+
+    arguments = [trained / "train.csv", "--targets", "a,b", "--features", "x,w,group", "--out", tmp_path / "m.mder"]
+    code, said, error = run("train", *arguments, *SMALL, "--json")
+    result = json.loads(said)
+    assert (code, error) == (0, "")
+    assert result.pop("seconds") > 0
+    assert result == {
+        "model": f"{tmp_path}/m.mder",
+        "members": 2,
+        "rows": 120,
+        "calibration_rows": 0,
+        "features": ["x", "w", "group"],
+        "targets": ["a", "b"],
+    }
+    X = np.float32([[0.1, 0.2, 1, 0], [1, -1, 0, 1]])
+    first, again = (MDERRegressor.load(path) for path in (trained / "model.mder", tmp_path / "m.mder"))
+    np.testing.assert_array_equal(again.predict(X), first.predict(X))
+    assert names(tmp_path) == ["m.mder"]
+
+
+def test_settings_reach_the_estimator(trained, run, tmp_path, monkeypatch):
+    seen = {}
+
+    class Stub:
+        def __init__(self, **settings):
+            seen.update(settings)
+
+        def fit(self, X, Y, checkpoint):
+            seen.update(rows=len(X), checkpoint=checkpoint)
+            raise ValueError("as far as it goes")
+
+    monkeypatch.setattr("mder_jax.estimator.MDERRegressor", Stub)
+    start = ["train", trained / "train.csv", "--targets", "a", "--exclude", "id", "--out", tmp_path / "m.mder"]
+    assert run(*start)[0] == 1
+    checkpoint = tmp_path / "m.mder.checkpoint"
+    assert seen == {"random_state": 0, "verbose": False, "rows": 120, "checkpoint": checkpoint}
+    options = "--members 3 --hidden 7,5 --epochs 9 --learning-rate 0.01 --seed 4 --validation 0.3 --calibrate 0.25"
+    code, _, error = run(*start, *options.split(), "--checkpoint", tmp_path / "here")
+    assert (code, error) == (1, "mder: as far as it goes\n")
+    given = {"members": 3, "hidden_layer_sizes": (7, 5), "max_iter": 9, "learning_rate_init": 0.01}
+    given |= {"random_state": 4, "validation_fraction": 0.3, "verbose": False}
+    assert seen == given | {"rows": 90, "checkpoint": tmp_path / "here"}
+    assert names(tmp_path) == []
+
+
+@pytest.mark.parametrize("rows", ["0.25", "test.csv"])
+def test_rows_to_calibrate_with_are_held_out(trained, run, tmp_path, monkeypatch, rows):
+    parts = {}
+
+    class Stub:
+        members = 1
+
+        def __init__(self, **settings):
+            pass
+
+        def fit(self, X, Y, checkpoint):
+            parts.update(fit=X)
+
+        def calibrate(self, X, Y):
+            parts.update(calibrate=X)
+
+        def save(self, path, extra):
+            pass
+
+    monkeypatch.setattr("mder_jax.estimator.MDERRegressor", Stub)
+    rows = rows if rows == "0.25" else trained / rows
+    arguments = [trained / "train.csv", "--targets", "a,b", "--exclude", "id", "--out", tmp_path / "m.mder"]
+    result = json.loads(run("train", *arguments, "--calibrate", rows, "--json")[1])
+    assert result["rows"] == len(parts["fit"]) == (90 if rows == "0.25" else 120)
+    assert result["calibration_rows"] == len(parts["calibrate"]) == (30 if rows == "0.25" else 60)
+    assert not {row.tobytes() for row in parts["fit"]} & {row.tobytes() for row in parts["calibrate"]}
+
+
+TABLES = {
+    "good.csv": "x,y,z\n" + "".join(f"{i},{i * i},{-i}\n" for i in range(12)),
+    "empty.csv": "",
+    "header.csv": "x,y,z\n",
+    "one_row.csv": "x,y,z\n1,2,3\n",
+    "two_rows.csv": "x,y,z\n1,2,3\n4,5,7\n",
+    "twice.csv": "x,y,x\n1,2,3\n",
+    "slip.csv": "x,y\n" + "1,2\n" * 15 + "n/a,3\n",
+    "words.csv": "x,y\n1,two\n2,three\n",
+    "infinite.csv": "x,y\n1,2\ninf,3\n4,5\n",
+    "unknown.csv": "x,y\n1,\n2,NA\n3,NaN\n",
+    "constant_target.csv": "x,y\n1,5\n2,5\n3,5\n",
+    "missing.csv": "x,y\n1,2\n,3\n4,5\n",
+    "ragged.csv": "x,y\n1,2\n1,2,3\n",
+    "dates.csv": "x,y\n2024-01-01,2\n2024-01-02,3\n2024-01-03,4\n",
+    "many.csv": "x,y\n" + "".join(f"name{i},{i}\n" for i in range(150)),
+    "long.csv": "x,y\n1," + "9" * 3_000_000 + "\n",
+    "binary.csv": bytes(range(256)),
+    "binary.parquet": bytes(range(256)),
+    "table.xlsx": b"PK",
+    "only_target.csv": "y\n1\n2\n3\n",
+    "clash.csv": "x,a,b_c,a_b,c\n" + "1,2,3,4,5\n2,3,4,5,6\n" * 5,
+}
+BAD_TRAINING = [
+    ("empty.csv", "y", 1, r"empty\.csv: the file is empty"),
+    ("header.csv", "y", 1, r"header\.csv: the table has no rows"),
+    ("one_row.csv", "y", 1, r"one_row\.csv: 1 row is too few for 1 target; at least 2 are needed"),
+    ("two_rows.csv", "y,z", 1, r"2 rows are too few for 2 targets; at least 3 are needed"),
+    ("good.csv", "Y1", 1, r"no column 'Y1' \(did you mean 'y'\?\), named in --targets; its columns are 'x', 'y', 'z'"),
+    ("good.csv", "price", 1, r"no column 'price', named in --targets; its columns are 'x', 'y', 'z'"),
+    ("good.csv", "y,y", 2, r"argument --targets: 'y' is named twice"),
+    ("good.csv", "y,", 2, r"expected names with commas between them; got 'y,'"),
+    ("good.csv", "y --features x,y", 2, r"'y' is a target; it cannot be a feature"),
+    ("good.csv", "y --features x --exclude z", 2, r"not allowed with argument"),
+    ("good.csv", "y --features xx", 1, r"no column 'xx' \(did you mean 'x'\?\), named in --features or --exclude"),
+    ("good.csv", "y --exclude zz", 1, r"no column 'zz' \(did you mean 'z'\?\), named in --features or --exclude"),
+    ("good.csv", "y --members 0", 2, r"--members: expected a whole number, 1 or more; got '0'"),
+    ("good.csv", "y --hidden 8,x", 2, r"--hidden: expected a whole number, 1 or more; got 'x'"),
+    ("good.csv", "y --validation 1", 2, r"--validation: expected a number between 0 and 1; got '1'"),
+    ("good.csv", "y --learning-rate nan", 2, r"--learning-rate: expected a positive number; got 'nan'"),
+    ("good.csv", "y --calibrate 1.5", 2, r"--calibrate: expected a number between 0 and 1; got '1.5'"),
+    ("good.csv", "y --seed -1", 2, r"--seed: expected a whole number from 0 to 4294967295; got '-1'"),
+    ("good.csv", "y --calibrate no.csv", 1, r"no\.csv: there is no such file"),
+    ("twice.csv", "y", 1, r"2 columns are named 'x'"),
+    ("slip.csv", "y", 1, r"column 'x' holds numbers and text \(line 17 has 'n/a'\)"),
+    ("words.csv", "y", 1, r"target 'y' must hold numbers \(line 2 has 'two'\)"),
+    ("infinite.csv", "y", 1, r"line 3: column 'x' must be finite and below 3\.4e38; it is 'inf'"),
+    ("unknown.csv", "y", 1, r"target 'y' has no value in any row"),
+    ("constant_target.csv", "y", 1, r"target 'y' is 5 in every row; nothing to learn"),
+    ("missing.csv", "y", 1, r"line 3: column 'x' has no value; fill it in"),
+    ("ragged.csv", "y", 1, r"line 3: 3 fields where the first line has 2: '1,2,3'"),
+    ("dates.csv", "y", 1, r"column 'x' holds dates or times .*; exclude the column or turn it into numbers"),
+    ("many.csv", "y", 1, r"column 'x' holds text with more than 100 different values"),
+    ("long.csv", "y", 1, r"a line is longer than 1048576 bytes"),
+    ("binary.csv", "y", 1, r"not a table; a CSV file is text in UTF-8"),
+    ("binary.parquet", "y", 1, r"not a Parquet file, or a damaged one"),
+    ("table.xlsx", "y", 1, r"a table is a file that ends in \.csv or \.parquet; got '\.xlsx'"),
+    ("nowhere.csv", "y", 1, r"nowhere\.csv: there is no such file"),
+    (".", "y", 1, r"not a file"),
+    ("only_target.csv", "y", 1, r"no column is left to learn from besides the targets"),
+    ("clash.csv", "a,b_c,a_b,c", 1, r"columns of predictions would have the same name"),
+]
+
+
+def write(folder, name):
+    content = TABLES.get(name)
+    if content is not None:
+        (folder / name).write_bytes(content.encode() if isinstance(content, str) else content)
+
+
+def check(result, code, message):
+    """One error on standard error, nothing on standard output."""
+    got, said, error = result
+    assert (got, said) == (code, ""), error
+    assert re.search(message, error), error
+    assert "Traceback" not in error and (code == 2 or error.count("\n") == 1)
+
+
+@pytest.mark.parametrize(("table", "options", "code", "message"), BAD_TRAINING)
+def test_bad_training_input(run, tmp_path, table, options, code, message):
+    write(tmp_path, table)
+    before = names(tmp_path)
+    arguments = [tmp_path / table, "--out", tmp_path / "m.mder", "--targets", *options.split()]
+    check(run("train", *arguments), code, message)
+    assert names(tmp_path) == before
+
+
+def test_bad_outputs_are_found_before_training(trained, run, tmp_path):
+    (tmp_path / "there").write_text("mine")
+    start = ["train", trained / "train.csv", "--targets", "a,b", "--out"]
+    check(run(*start, tmp_path / "there"), 1, "exists already; give another name, or --force to overwrite it")
+    check(run(*start, tmp_path), 1, "cannot be written, it is a folder")
+    check(run(*start, tmp_path / "no" / "m.mder"), 1, "cannot be written, there is no folder")
+    check(run(*start, tmp_path / "there" / "m.mder"), 1, "cannot be written, there is no folder")
+    check(run(*start, "/proc/m.mder"), 1, "cannot be written")
+    assert (tmp_path / "there").read_text() == "mine" and names(tmp_path) == ["there"]
+
+
+@pytest.mark.parametrize(
+    ("table", "options", "code", "message"),
+    [
+        (
+            lambda t: t.drop(columns="w").assign(W2=1),
+            "",
+            1,
+            r"no column 'w' \(did you mean 'W2'\?\), named in the model",
+        ),
+        (lambda t: t.assign(group="q"), "", 1, r"line 2: column 'group' must be one of 'u', 'v', .* it is 'q'"),
+        (lambda t: t.assign(x=["3 m"] + [1] * 59), "", 1, r"line 2: column 'x' must be a number; it is '3 m'"),
+        (lambda t: t.assign(x=[1] * 59 + [None]), "", 1, r"line 61: column 'x' has no value"),
+        (lambda t: t.assign(x=[1] * 59 + [np.inf]), "", 1, r"line 61: column 'x' must be finite"),
+        (lambda t: t[:0], "", 1, r"the table has no rows"),
+        (lambda t: t.assign(a_mean=1), "--keep a_mean", 1, r"--keep a_mean: the predictions have a column"),
+        (lambda t: t, "--keep idd", 1, r"no column 'idd' \(did you mean 'id'\?\), named in --keep"),
+        (lambda t: t, "--coverage 90", 2, r"--coverage: expected a number between 0 and 1; got '90'"),
+    ],
+)
+def test_bad_tables_to_predict(trained, run, tmp_path, table, options, code, message):
+    table(pd.read_csv(trained / "test.csv")).to_csv(tmp_path / "t.csv", index=False)
+    arguments = [trained / "model.mder", tmp_path / "t.csv", "-o", tmp_path / "out.csv", *options.split()]
+    check(run("predict", *arguments), code, message)
+    assert names(tmp_path) == ["t.csv"]
+
+
+def test_a_bad_row_far_down_leaves_no_half_of_the_predictions(trained, run, tmp_path, monkeypatch):
+    monkeypatch.setattr(_tables, "ROWS", 10)
+    table = pd.read_csv(trained / "test.csv").assign(x=[1] * 59 + [None])
+    for ending in ("csv", "parquet"):
+        getattr(table, f"to_{ending}")(tmp_path / f"t.{ending}", index=False)
+        arguments = [trained / "model.mder", tmp_path / f"t.{ending}", "-o", tmp_path / f"out.{ending}"]
+        check(run("predict", *arguments), 1, r"(line 61|row 60): column 'x' has no value")
+    assert names(tmp_path) == ["t.csv", "t.parquet"]
+
+
+def test_a_truncated_parquet_file(trained, run, tmp_path):
+    pq.write_table(pa.Table.from_pandas(pd.read_csv(trained / "test.csv")), tmp_path / "t.parquet")
+    whole = (tmp_path / "t.parquet").read_bytes()
+    (tmp_path / "t.parquet").write_bytes(whole[:-100])
+    arguments = [trained / "model.mder", tmp_path / "t.parquet", "-o", tmp_path / "out.csv"]
+    check(run("predict", *arguments), 1, "not a Parquet file, or a damaged one")
+
+
+def test_outputs_of_predict(trained, run, tmp_path):
+    (tmp_path / "out.csv").write_text("mine")
+    start = ["predict", trained / "model.mder", trained / "test.csv", "-o"]
+    check(run(*start, tmp_path / "out.csv"), 1, "exists already")
+    check(run(*start, tmp_path / "out.txt"), 1, r"predictions go to a file that ends in \.csv or \.parquet")
+    assert (tmp_path / "out.csv").read_text() == "mine" and names(tmp_path) == ["out.csv"]
+
+
+@pytest.mark.parametrize("command", ["predict", "evaluate", "info"])
+@pytest.mark.parametrize("content", [None, b"", b"not a model", "half"])
+def test_a_model_file_that_is_none(trained, run, tmp_path, command, content):
+    path = tmp_path / "bad.mder"
+    if content is not None:
+        whole = (trained / "model.mder").read_bytes()
+        path.write_bytes(whole[: len(whole) // 2] if content == "half" else content)
+    before = names(tmp_path)
+    table = [] if command == "info" else [trained / "test.csv"]
+    output = ["-o", tmp_path / "out.csv"] if command == "predict" else []
+    check(run(command, path, *table, *output), 1, r"bad\.mder")
+    assert names(tmp_path) == before
+
+
+def test_a_model_that_was_not_trained_by_the_command(trained, run, tmp_path):
+    from mder_jax.estimator import MDERRegressor
+
+    MDERRegressor.load(trained / "model.mder").save(tmp_path / "m.mder")
+    arguments = [tmp_path / "m.mder", trained / "test.csv", "-o", tmp_path / "out.csv"]
+    check(run("predict", *arguments), 1, "was not written by mder train")
+
+
+def test_a_constant_feature_only_warns(run, tmp_path, monkeypatch):
+    def stop(self, X, Y, checkpoint):
+        raise ValueError("no further")
+
+    monkeypatch.setattr("mder_jax.estimator.MDERRegressor.fit", stop)
+    (tmp_path / "t.csv").write_text("x,same,y\n" + "".join(f"{i},7,{i}\n" for i in range(9)))
+    code, said, error = run("train", tmp_path / "t.csv", "--targets", "y", "--out", tmp_path / "m.mder")
+    warning = "mder: warning: column 'same' is the same in every row; nothing is learnt from it\n"
+    assert (code, said, error) == (1, "", warning + "mder: no further\n")
+
+
+def interrupt(self, X, Y, checkpoint):
+    (checkpoint / "5").mkdir(parents=True)
+    raise KeyboardInterrupt
+
+
+def test_an_interruption_keeps_the_checkpoint(trained, run, tmp_path, monkeypatch):
+    monkeypatch.setattr("mder_jax.estimator.MDERRegressor.fit", interrupt)
+    arguments = [trained / "train.csv", "--targets", "a,b", "--exclude", "id", "--out", tmp_path / "m.mder"]
+    check(run("train", *arguments), 130, r"interrupted; the same command goes on from .*m\.mder\.checkpoint")
+    assert names(tmp_path) == ["m.mder.checkpoint"]
+
+
+def test_an_interrupted_prediction_leaves_nothing(trained, run, tmp_path, monkeypatch):
+    def stop(self, X, coverage):
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr("mder_jax.estimator.MDERRegressor.predict_interval", stop)
+    arguments = [trained / "model.mder", trained / "test.csv", "-o", tmp_path / "out.csv"]
+    check(run("predict", *arguments), 130, "interrupted")
+    assert names(tmp_path) == []
+
+
+def command(*arguments):
+    return [sys.executable, "-m", "mder_jax.cli", *map(str, arguments)]
+
+
+@pytest.mark.slow
+def test_an_interrupted_training_goes_on_to_the_same_model(tmp_path):
+    """A real Ctrl-C after the first checkpoint; then the same command; then a run that was not interrupted."""
+    frame(2000, seed=0).to_csv(tmp_path / "train.csv", index=False)
+    start = [
+        "train",
+        tmp_path / "train.csv",
+        "--targets",
+        "a,b",
+        "--exclude",
+        "id",
+        "--members",
+        "2",
+        "--epochs",
+        "400",
+    ]
+    first = command(*start, "--out", tmp_path / "m.mder")
+    process = subprocess.Popen(first, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+    deadline = time.monotonic() + 240
+    checkpoints = tmp_path / "m.mder.checkpoint"
+    while not any(path.name.isdigit() for path in checkpoints.glob("*")) and time.monotonic() < deadline:
+        time.sleep(0.05)
+    process.send_signal(signal.SIGINT)
+    said, error = process.communicate(timeout=120)
+    check((process.returncode, said, error), 130, "the same command goes on from")
+    assert names(tmp_path) == ["m.mder.checkpoint", "train.csv"]
+    again = subprocess.run([*first, "--json"], capture_output=True, text=True, check=True)
+    assert json.loads(again.stdout)["rows"] == 2000
+    subprocess.run(command(*start, "--out", tmp_path / "whole.mder"), check=True, capture_output=True)
+    assert names(tmp_path) == ["m.mder", "train.csv", "whole.mder"]
+    outs = [tmp_path / "m.csv", tmp_path / "whole.csv"]
+    for out in outs:
+        subprocess.run(command("predict", out.with_suffix(".mder"), tmp_path / "train.csv", "-o", out), check=True)
+    assert outs[0].read_bytes() == outs[1].read_bytes()
+
+
+def test_help_is_quick_and_needs_nothing():
+    heavy = {"jax", "numpy", "pyarrow", "sklearn", "scipy", "rich"}
+    script = f"import sys; from mder_jax import cli; cli._parser(); assert not {heavy} & set(sys.modules)"
+    subprocess.run([sys.executable, "-c", script], check=True)
+    seconds = []
+    for arguments in (["--help"], ["train", "--help"], ["predict", "--help"], ["evaluate", "--help"], ["info", "-h"]):
+        before = resource.getrusage(resource.RUSAGE_CHILDREN)
+        done = subprocess.run(command(*arguments), check=True, capture_output=True, text=True)
+        after = resource.getrusage(resource.RUSAGE_CHILDREN)
+        seconds.append(after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime)
+        assert done.stdout.startswith("usage: mder") and not done.stderr
+    assert max(seconds) < 0.3, seconds
+
+
+def test_version_usage_and_exit_codes():
+    done = subprocess.run(command("--version"), capture_output=True, text=True)
+    assert (done.returncode, done.stdout) == (0, f"mder {mder_jax.__version__}\n")
+    done = subprocess.run(command(), capture_output=True, text=True)
+    assert done.returncode == 2 and done.stderr.startswith("usage: mder")
+    done = subprocess.run(command("train", "no.csv", "--targets", "a", "--out", "m"), capture_output=True, text=True)
+    assert (done.returncode, done.stdout, done.stderr) == (1, "", "mder: no.csv: there is no such file\n")
+
+
+def test_a_reader_that_has_seen_enough():
+    script = "import sys; from mder_jax import cli; cli._run = lambda _: print('x' * 100_000, flush=True); "
+    process = subprocess.Popen(
+        [sys.executable, "-c", script + "sys.exit(cli.main(['info', 'm']))"],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+    )
+    process.stdout.close()
+    assert process.wait() == 1 and process.stderr.read() == b""
+    process.stderr.close()
+
+
+def test_info_is_the_same_as_text_and_as_json(trained, run):
+    code, text, error = run("info", trained / "model.mder")
+    assert (code, error) == (0, "") and "members: 2\n" in text
+    assert "      name group, kind category, categories u v\n" in text
+    code, said, error = run("info", trained / "model.mder", "--json")
+    about = json.loads(said)
+    assert (code, error) == (0, "")
+    columns = about["extra"]["encoding"]["features"]
+    assert [column["name"] for column in columns] == ["x", "w", "group"]
+    assert columns[2]["categories"] == ["u", "v"]
+
+
+def test_scores_of_a_larger_table_are_of_rows_drawn_at_random(trained, run, monkeypatch):
+    seen = {}
+
+    class Scores(dict):
+        _asdict = dict.copy
+
+        def __str__(self):
+            return "the report"
+
+    def report(y, prediction, level, names):
+        seen.update(y=y, level=level, names=names)
+        return Scores(nll=np.float32(1.5), ence=np.float32([np.nan, 2]), pit=y)
+
+    monkeypatch.setattr("mder_jax.metrics.report", report)
+    monkeypatch.setattr(_commands, "MOST_ROWS", 40)
+    start = ["evaluate", trained / "model.mder", trained / "test.csv", "--coverage", "0.8"]
+    code, said, error = run(*start, "--json")
+    result = json.loads(said)
+    assert (code, error) == (0, "")
+    assert (result["rows"], result["rows_used"], result["nll"], result["ence"]) == (60, 40, 1.5, [None, 2])
+    assert seen["y"].shape == (40, 2) and (seen["level"], seen["names"]) == (0.8, ["a", "b"]) and "pit" not in result
+    code, said, error = run(*start)
+    assert (code, error) == (0, "") and said.startswith("40 of 60 rows, drawn at random\n\nthe report\n")
+
+
+def test_coverage_counts_what_predict_writes(trained, run, tmp_path, monkeypatch):
+    monkeypatch.setattr("mder_jax.metrics.report", lambda y, *_: type("Scores", (dict,), {"_asdict": dict.copy})())
+    model, table = trained / "model.mder", pd.read_csv(trained / "test.csv")
+    result = json.loads(run("evaluate", model, trained / "test.csv", "--json")[1])
+    run("predict", model, trained / "test.csv", "-o", tmp_path / "out.csv")
+    got = pd.read_csv(tmp_path / "out.csv")
+    for j, name in enumerate("ab"):
+        known = table[name].notna()
+        share = ((got[f"{name}_lower"] <= table[name]) & (table[name] <= got[f"{name}_upper"]))[known].mean()
+        assert result["intervals"]["coverage"][j] == pytest.approx(share)
+        error = np.sqrt(share * (1 - share) / known.sum())
+        assert result["intervals"]["standard_error"][j] == pytest.approx(error)
+
+
+@pytest.mark.slow
+def test_scores_as_text_as_json_and_as_a_page(trained, run, tmp_path):
+    page = tmp_path / "page.html"
+    start = ["evaluate", trained / "model.mder", trained / "test.csv", "--report", page]
+    code, said, error = run(*start)
+    assert (code, error) == (0, "") and "coverage at 0.9" in said and "60 rows" in said
+    assert "<html" in page.read_text() and names(tmp_path) == ["page.html"]
+    check(run(*start), 1, "exists already")
+    assert json.loads(run(*start, "--force", "--json")[1])["names"] == ["a", "b"]

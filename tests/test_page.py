@@ -1,0 +1,219 @@
+"""The evaluation page: what it holds, that it is one file, and that a browser opens it."""
+
+import base64
+import re
+import shutil
+import subprocess
+from html.parser import HTMLParser
+from types import SimpleNamespace
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+import mder_jax as mder
+from mder_jax import _page, metrics
+
+SCRIPT = "<script>alert('x')</script>"
+VOID = {"meta", "link", "img", "br"}
+
+
+class Page(HTMLParser):
+    """Text, what is loaded, tables as lists of rows, and whether all elements are closed."""
+
+    def __init__(self, text):
+        super().__init__()
+        self.open, self.loads, self.text, self.tables, self.images = [], [], [], [], []
+        self.feed(text)
+
+    def handle_starttag(self, tag, attributes):
+        if tag not in VOID:
+            self.open.append(tag)
+        given = dict(attributes)
+        self.loads += [given[key] for key in ("src", "href") if key in given]
+        if tag == "img":
+            self.images.append(given)
+        if tag == "table":
+            self.tables.append([])
+        if tag == "tr":
+            self.tables[-1].append([])
+        if tag in ("td", "th"):
+            self.tables[-1][-1].append("")
+
+    def handle_endtag(self, tag):
+        assert self.open.pop() == tag
+
+    def handle_data(self, data):
+        self.text.append(data)
+        if {"td", "th"} & set(self.open):
+            self.tables[-1][-1][-1] += data
+
+
+@jax.jit
+def parts_of(mixture):
+    return {name: getattr(mixture, name)() for name in ("mean", "aleatoric", "epistemic", "total")}
+
+
+def prediction_of(N, n, members=1, seed=0):
+    """A mixture, y with gaps, and what an estimator says of its uncertainty."""
+    rng = np.random.default_rng(seed)
+    L = np.tril(0.3 * rng.normal(size=(members, N, n, n)))
+    L[..., range(n), range(n)] = np.exp(0.3 * rng.normal(size=(members, N, n)))
+    mu = rng.normal(size=(1, N, n)) + 0.3 * rng.normal(size=(members, N, n))
+    y = mu[0] + np.squeeze(L[0] @ rng.normal(size=(N, n, 1)), -1)
+    y[rng.uniform(size=y.shape) < 0.1] = np.nan
+    nu = n + 4 + 4 * rng.uniform(size=(members, N))
+    mixture = mder.Mixture(mder.NIW(mu, L, nu / 2, nu))
+    return y, mixture, SimpleNamespace(**jax.tree.map(np.asarray, parts_of(mixture)))
+
+
+def page_of(y, prediction, names, uncertainty, **options):
+    half = 2 * np.sqrt(np.diagonal(uncertainty.total, axis1=1, axis2=2))
+    options = {"title": "Evaluation", "facts": {"model": "a.mder"}} | options
+    ends = {"lower": uncertainty.mean - half, "upper": uncertainty.mean + half}
+    return _page.evaluation_page(y, prediction, names, uncertainty=uncertainty, **ends, **options)
+
+
+NAMES = ["price (EUR)", SCRIPT, "$x & _y 价格"]
+N = 50
+
+
+@pytest.fixture(scope="module")
+def case():
+    return prediction_of(N, 3)
+
+
+@pytest.fixture(scope="module")
+def text(case):
+    y, mixture, uncertainty = case
+    labels = [f"<b>row {i}</b>" for i in range(N)]
+    facts = {"model": f"a {SCRIPT}", "rows": "50"}
+    return page_of(y, mixture, NAMES, uncertainty, title=f"Of {SCRIPT}", facts=facts, rows=labels)
+
+
+def test_page_is_one_closed_document_with_all_pictures_inside(text):
+    page = Page(text)
+    assert not page.open
+    assert all(item.startswith(("#", "data:")) for item in page.loads)
+    anchors = {item[1:] for item in page.loads if item.startswith("#")}
+    assert anchors == set(re.findall(r'<h2 id="([^"]+)"', text)) and len(anchors) == 5
+    assert len(page.images) == 3 + 3 + 3  # calibration, targets, pairs
+    for image in page.images:
+        assert image["alt"] and base64.b64decode(image["src"].split(",")[1]).startswith(b"\x89PNG")
+    assert 'name="viewport"' in text
+
+
+def test_all_text_is_escaped(text):
+    assert "<script" not in text and "<b>" not in text
+    shown = "".join(Page(text).text)
+    assert shown.count(SCRIPT) >= 5 and "<b>row " in shown and NAMES[2] in shown
+
+
+def test_page_holds_the_numbers_of_the_report(text, case):
+    y, mixture, uncertainty = case
+    report = metrics.report(y, mixture, 0.9, NAMES)
+    tables = Page(text).tables
+    assert tables[0] == [["model", f"a {SCRIPT}"], ["rows", "50"]]
+    joint, single = ({row[0]: row[1:-1] for row in table} for table in tables[1:3])
+    assert joint["negative log-likelihood"] == [f"{report.nll.value:.4g} ± {report.nll.standard_error:.2g}"]
+    assert joint["joint coverage at 90%"][0].startswith(f"{report.joint_coverage.value:.4g} ±")
+    assert single[""] == NAMES
+    assert single["RMSE"] == [f"{value:.4g}" for value in report.rmse]
+    assert single["CRPS"] == [f"{v:.4g} ± {e:.2g}" for v, e in zip(*report.crps, strict=True)]
+    half = 2 * np.sqrt(np.diagonal(uncertainty.total, axis1=1, axis2=2))
+    inside = [
+        np.mean(np.abs(y - uncertainty.mean)[known, j] <= half[known, j]) for j, known in enumerate(~np.isnan(y.T))
+    ]
+    assert [cell.split(" ")[0] for cell in single["coverage at 90%, as predicted"]] == [f"{v:.4g}" for v in inside]
+
+
+def test_least_known_rows_come_in_order_with_their_values(text, case):
+    y, _, uncertainty = case
+    variance = np.diagonal(uncertainty.epistemic, axis1=1, axis2=2)
+    order = np.argsort(-np.sum(variance / np.nanvar(y, axis=0), axis=1))[:20]
+    head, titles, *rows = Page(text).tables[3]
+    assert head == ["row", *NAMES] and titles == ["observed", "mean", "interval", "epistemic std"] * 3
+    assert [row[0] for row in rows] == [f"<b>row {i}</b>" for i in order]
+    for i, row in zip(order, rows, strict=True):
+        for j in range(3):
+            observed, mean, interval, std = row[1 + 4 * j : 5 + 4 * j]
+            width = 4 * np.sqrt(uncertainty.total[i, j, j])
+            assert observed == "–" if np.isnan(y[i, j]) else float(observed) == pytest.approx(y[i, j], abs=width / 100)
+            assert float(mean) == pytest.approx(uncertainty.mean[i, j], abs=width / 100)
+            assert float(std) == pytest.approx(np.sqrt(variance[i, j]), rel=1e-2)
+            low, high = map(float, interval.split(" to "))
+            assert high - low == pytest.approx(width, rel=0.02)
+
+
+def test_one_target_has_no_pairs():
+    y, mixture, _ = prediction_of(N, 1)
+    assert _page._ellipses_section(y, mixture, ["a"], 0.9) == ""
+
+
+@pytest.mark.slow
+def test_page_of_one_target_and_one_member():
+    y, _, uncertainty = prediction_of(N, 1, seed=1)
+    t = mder.StudentT(5.0, jnp.asarray(uncertainty.mean), jnp.asarray(np.sqrt(uncertainty.total)))
+    page = Page(page_of(y, t, ["a"], uncertainty))
+    assert len(page.images) == 3 and "variogram" not in "".join(page.text)
+    assert [row[0] for row in page.tables[3][2:]] == [
+        str(1 + i) for i in np.argsort(-uncertainty.epistemic[:, 0, 0], kind="stable")[:20]
+    ]
+
+
+def test_pictures_of_many_rows_are_of_an_even_part_and_scores_of_all(case, monkeypatch):
+    y, mixture, _ = case
+    y = y.copy()
+    y[10] = np.nan  # drawn rows have something to show
+    monkeypatch.setattr(_page, "DRAWN_ROWS", 20)
+    some, part = _page._drawn(y, mixture)
+    assert len(some) == 20 and part.batch_shape == (20,)
+    rows = [int(np.flatnonzero(np.asarray(mixture.members.mu)[0, :, 0] == mu)[0]) for mu in part.members.mu[0, :, 0]]
+    np.testing.assert_array_equal(some, y[rows])
+    assert rows[0] == 0 and rows[-1] == N - 1 and set(np.diff(rows)) <= {2, 3, 4} and 10 not in rows
+    _, alone = _page._drawn(y, mixture.member(0))
+    np.testing.assert_array_equal(alone.loc, part.member(0).loc)
+
+
+@pytest.mark.parametrize(
+    ("value", "unit", "shown"),
+    [
+        (2020.51234, 0.004, "2020.51234"),
+        (2020.51234, 40.0, "2020.5"),
+        (-3.14159, 1.0, "-3.14"),
+        (123456789.0, 5e7, "1.23457e+08"),
+        (float("nan"), 1.0, "–"),
+        (1.5, float("inf"), "1.5"),
+        (1.5, 0.0, "1.5"),
+    ],
+)
+def test_numbers_have_the_digits_that_count(value, unit, shown):
+    assert _page._number(value, unit) == shown
+
+
+def test_wrong_arguments_are_named(case):
+    y, mixture, uncertainty = case
+    with pytest.raises(ValueError, match="50 rows; got 2"):
+        page_of(y, mixture, NAMES, uncertainty, rows=["a", "b"])
+    with pytest.raises(ValueError, match="nothing was observed"):
+        page_of(np.full_like(y, np.nan), mixture, NAMES, uncertainty)
+    with pytest.raises(ValueError, match=r"lower must have shape \(40, 3\)"):
+        page_of(y[:40], mixture, NAMES, uncertainty)
+
+
+@pytest.mark.skipif(not shutil.which("chromium"), reason="needs Debian's chromium")
+def test_page_opens_in_a_browser_without_an_error(text, tmp_path):
+    path, shot = tmp_path / "page.html", tmp_path / "page.png"
+    path.write_text(text)
+    command = ["chromium", "--headless", "--no-sandbox", "--disable-gpu", "--enable-logging=stderr", "--v=0"]
+    options = [f"--user-data-dir={tmp_path}", "--window-size=400,800", f"--screenshot={shot}", path.as_uri()]
+    result = subprocess.run([*command, *options], capture_output=True, text=True, timeout=120, check=True)
+    assert shot.stat().st_size > 5000
+    assert not re.findall(r"CONSOLE.*", result.stderr)
+
+
+@pytest.mark.slow
+def test_page_of_ten_thousand_rows_is_below_three_megabytes():
+    y, mixture, uncertainty = prediction_of(10_000, 3, members=2)
+    assert len(page_of(y, mixture, NAMES, uncertainty)) < 3e6

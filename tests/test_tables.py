@@ -1,0 +1,345 @@
+"""Tables become numbers as pandas would make them, and what is wrong with one is said with its line."""
+
+import csv
+import io
+import json
+import pathlib
+
+import numpy as np
+import pandas as pd
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from mder_jax import _tables
+from mder_jax._encoding import Column, Encoding, Rows, prediction_columns, prediction_names, read_rows
+from mder_jax._survey import check_training, learn
+from mder_jax._tables import TableError, check_output, draft, open_table, write_table
+
+
+def csv_file(folder, text):
+    path = folder / "table.csv"
+    path.write_bytes(text if isinstance(text, bytes) else text.encode())
+    return path
+
+
+def parquet_file(folder, **columns):
+    path = folder / "table.parquet"
+    pq.write_table(pa.table(columns), path)
+    return path
+
+
+def read(path, features, targets):
+    table = open_table(path)
+    encoding, rows = learn(table, features, targets)
+    return encoding, read_rows(table, encoding, rows)[0]
+
+
+def people(rows, seed=0):
+    rng = np.random.default_rng(seed)
+    frame = pd.DataFrame({"height": rng.normal(170, 10, rows), "age": rng.integers(18, 90, rows)})
+    frame["city"] = rng.choice(["Köln", "Aachen", "a, b", 'say "hi"', "=1+1"], rows)
+    frame["member"] = rng.random(rows) < 0.5
+    frame["weight"] = np.where(rng.random(rows) < 0.2, np.nan, rng.normal(70, 8, rows))
+    return frame
+
+
+@pytest.mark.parametrize("ending", ["csv", "parquet"])
+@pytest.mark.parametrize("rows", [7, 40_000])
+def test_numbers_are_those_of_pandas(tmp_path, ending, rows):
+    frame = people(rows)
+    path = tmp_path / f"people.{ending}"
+    getattr(frame, f"to_{ending}")(path, index=False)
+    encoding, data = read(path, ["height", "age", "city", "member"], ["weight"])
+    expected = pd.get_dummies(frame.drop(columns="weight"), columns=["city"])
+    names = ["height", "age", *sorted(c for c in expected if c.startswith("city_")), "member"]
+    np.testing.assert_array_equal(data.X, expected[names].to_numpy(np.float32))
+    np.testing.assert_array_equal(data.Y[:, 0], frame["weight"])
+    np.testing.assert_array_equal(data.numbers, np.arange(rows))
+    assert data.X.dtype == np.float32 and data.Y.dtype == np.float64
+    assert encoding.features[2].categories == tuple(sorted(frame["city"].unique()))
+
+
+def test_the_encoding_survives_json(tmp_path):
+    frame = people(20)
+    frame.to_csv(tmp_path / "people.csv", index=False)
+    encoding, _ = read(tmp_path / "people.csv", ["city", "member", "age"], ["weight"])
+    assert Encoding.from_json(json.loads(json.dumps(encoding.to_json()))) == encoding
+
+
+@pytest.mark.parametrize("damaged", [None, {}, {"features": [{"name": "a"}], "targets": []}, {"features": 1}, [1]])
+def test_a_damaged_encoding_is_refused(damaged):
+    with pytest.raises(ValueError, match="does not say how columns become numbers"):
+        Encoding.from_json(damaged)
+
+
+def test_an_encoding_of_unknown_kind_is_refused():
+    column = {"name": "a", "kind": "date", "categories": []}
+    with pytest.raises(ValueError, match="unknown kind of column 'date'"):
+        Encoding.from_json({"features": [column], "targets": []})
+
+
+cells = st.text(st.characters(codec="utf-8", exclude_characters="\0\r"), max_size=8)
+
+
+@settings(max_examples=60, deadline=None)
+@given(st.lists(st.tuples(cells, st.floats(allow_nan=False, width=32)), min_size=1, max_size=12))
+def test_text_is_read_as_python_reads_it(tmp_path_factory, rows):
+    buffer = io.StringIO()
+    csv.writer(buffer, lineterminator="\n").writerows([("t", "y"), *((f"_{text}_", value) for text, value in rows)])
+    path = csv_file(tmp_path_factory.mktemp("t"), buffer.getvalue())
+    got = [value for block in open_table(path).blocks(["t"]) for value in block["t"].to_pylist()]
+    assert got == [f"_{text}_" for text, _ in rows]
+
+
+def test_spellings_of_numbers_of_booleans_and_of_nothing(tmp_path):
+    text = " a, b ,y,z\n1,TRUE,+1.5,\n 2 ,false,-1e-3,NA\n.5,True,7.,NaN\n1E3,False,0,null\n4,true,1, 3\n"
+    encoding, data = read(csv_file(tmp_path, text), ["a", "b"], ["y", "z"])
+    assert [column.kind for column in encoding.features] == ["number", "boolean"]
+    np.testing.assert_array_equal(data.X, np.float32([[1, 1], [2, 0], [0.5, 1], [1000, 0], [4, 1]]))
+    np.testing.assert_array_equal(data.Y[:, 0], [1.5, -1e-3, 7, 0, 1])
+    np.testing.assert_array_equal(data.Y[:, 1], [np.nan] * 4 + [3])
+
+
+def test_a_boolean_column_reads_words_numbers_and_parquet(tmp_path):
+    encoding = Encoding((Column("f", "boolean"),), (Column("y", "number"),))
+    first = read_rows(open_table(csv_file(tmp_path, "f,y\ntrue,1\nfalse,1\n")), encoding, 9)[0]
+    second = read_rows(open_table(csv_file(tmp_path, "f,y\n1,1\n0,1\n")), encoding, 9)[0]
+    third = read_rows(open_table(parquet_file(tmp_path, f=[True, False], y=[1, 1])), encoding, 9)[0]
+    for data in (first, second, third):
+        np.testing.assert_array_equal(data.X, [[1], [0]])
+
+
+def test_parquet_types(tmp_path):
+    path = parquet_file(
+        tmp_path,
+        small=pa.array([1, 2, 3], pa.int8()),
+        huge=pa.array([2**60 + 1, 0, 1], pa.int64()),
+        half=pa.array([0.5, 1, 2], pa.float16()),
+        exact=pa.array([1, 2, 3]).cast(pa.decimal128(30, 2)),
+        large=pa.array(["u", "v", "u"], pa.large_string()),
+        coded=pa.array(["1", "2", "1"]).dictionary_encode(),
+        y=[None, 1.0, 2.0],
+    )
+    encoding, data = read(path, ["small", "huge", "half", "exact", "large", "coded"], ["y"])
+    assert [column.kind for column in encoding.features] == ["number"] * 4 + ["category"] * 2
+    np.testing.assert_array_equal(data.X[0], np.float32([1, 2**60, 0.5, 1, 1, 0, 1, 0]))
+    np.testing.assert_array_equal(data.Y[:, 0], [np.nan, 1, 2])
+
+
+def test_an_index_without_a_name_is_no_column(tmp_path):
+    frame = people(5).set_index(pd.Index([3, 1, 4, 15, 9]))
+    frame.to_csv(tmp_path / "a.csv")
+    frame.to_parquet(tmp_path / "a.parquet")
+    for name in ("a.csv", "a.parquet"):
+        assert open_table(tmp_path / name).names == list(frame.columns)
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("a,y\n1,2\n,3\n", "line 3: column 'a' has no value"),
+        ("a,y\n1,2\n\n\nNA,3\n", "line 5: column 'a' has no value"),
+        ('a,c,y\n1,"two\nlines",2\nnull,q,3\n', "line 4: column 'a' has no value"),
+        ("a,y\n1,2\ninf,3\n", "line 3: column 'a' must be finite and below 3.4e38; it is 'inf'"),
+        ("a,y\n1,2\n1e39,3\n", "line 3: column 'a' must be finite and below 3.4e38; it is '1e39'"),
+        ("a,y\n1,2\n3,-inf\n", "line 3: column 'y' must be finite and below 3.4e38; it is '-inf'"),
+        ("a,y\n1,2\n3,x\n", r"target 'y' must hold numbers \(line 3 has 'x'\)"),
+        ("a,y\n" + "1,2\n" * 20 + "n/a,3\n", r"'a' holds numbers and text \(line 22 has 'n/a'\)"),
+        ("a,y\n2024-01-31,2\n2024-02-01,3\n", r"'a' holds dates or times \(line 2 has '2024-01-31'\); exclude"),
+        ("a,y\n31.1.2024 08:00,2\n1.2.2024 09:00,3\n", "'a' holds dates or times"),
+        ("a,y\n8:30,2\n9:15,3\n", "'a' holds dates or times"),
+        ("a,y\n" + "".join(f"t{i},1\n" for i in range(101)), r"more than 100 different values \(line 2 has 't0'\)"),
+        ("a,y\n1,2,3\n", "line 2: 3 fields where the first line has 2: '1,2,3'"),
+        ("a,y\n1,2\n\n3\n", "line 4: 1 field where the first line has 2: '3'"),
+        (b"a,y\n1,2\nK\xf6ln,3\n", "line 3: not text in UTF-8"),
+        (b"a,y,K\xf6ln\n1,2,3\n", "line 1: not text in UTF-8"),
+        ("a,y," + "x" * 200_000 + "\n1,2,3\n", "line 1: field larger than field limit"),
+        ("a,y\n1,2\n" + "x" * (1 << 21) + ",3\n", "a line is longer than 1048576 bytes"),
+        ("x" * (1 << 21), "line 1: longer than 1048576 bytes"),
+        ('a,y\n1,"2\n' + "3,4\n" * 1_000_000, "a line is longer than 1048576 bytes, or a quote is never closed"),
+        ("a,a,y\n1,2,3\n", "2 columns are named 'a'"),
+        ("\n\n", "no column has a name"),
+        ("a,y\n", "the table has no rows"),
+        ("", "the file is empty"),
+        (b"PAR1....", r"this is a Parquet file; let its name end in \.parquet"),
+        (b"\x7fELF\0\0", "holds binary data"),
+    ],
+)
+def test_what_is_wrong_with_a_csv_file(tmp_path, text, message):
+    with pytest.raises(TableError, match=message):
+        read(csv_file(tmp_path, text), ["a"], ["y"])
+
+
+@pytest.mark.parametrize(
+    ("column", "message"),
+    [
+        (pd.to_datetime(["2024-01-01", "2024-01-02"]), r"column 'a' holds dates or times \(timestamp\[.s\]\)"),
+        ([[1], [2]], r"column 'a' holds list<.*>; exclude"),
+        ([b"x", b"y"], "column 'a' holds binary; exclude"),
+        ([1.0, None], "row 2: column 'a' has no value"),
+        ([1.0, np.nan], "row 2: column 'a' has no value"),
+        ([np.inf, 1.0], "row 1: column 'a' must be finite and below 3.4e38; it is 'inf'"),
+        (pa.array([None, None]), "row 1: column 'a' has no value"),
+    ],
+)
+def test_what_is_wrong_with_a_parquet_column(tmp_path, column, message):
+    with pytest.raises(TableError, match=message):
+        read(parquet_file(tmp_path, a=column, y=[1, 2]), ["a"], ["y"])
+
+
+def test_a_damaged_parquet_file(tmp_path):
+    path = parquet_file(tmp_path, a=np.arange(1000.0), y=np.arange(1000.0))
+    whole = path.read_bytes()
+    for cut in (1, 4, 100, len(whole) // 2, len(whole) - 1):
+        path.write_bytes(whole[:cut])
+        with pytest.raises(TableError, match="not a Parquet file, or a damaged one"):
+            read(path, ["a"], ["y"])
+
+
+def test_a_late_bad_value_is_found_with_its_line(tmp_path):
+    text = "a,y\n" + "1,2\n" * 70_000 + "?,2\n" + "1,2\n" * 10
+    with pytest.raises(TableError, match=r"line 70002 has '\?'"):
+        read(csv_file(tmp_path, text), ["a"], ["y"])
+
+
+def test_a_late_gap_is_found_with_its_line(tmp_path):
+    text = "a,y\n" + "1,2\n" * 70_000 + ",2\n" + "1,2\n" * 10
+    with pytest.raises(TableError, match="line 70002: column 'a' has no value"):
+        read(csv_file(tmp_path, text), ["a"], ["y"])
+
+
+def test_text_in_a_column_that_was_of_numbers_in_training(tmp_path):
+    encoding = Encoding((Column("a", "number"),), (Column("y", "number"),))
+    table = open_table(csv_file(tmp_path, "a,y\n1,2\n1 kg,2\n"))
+    with pytest.raises(TableError, match="line 3: column 'a' must be a number; it is '1 kg'"):
+        read_rows(table, encoding, 9)
+
+
+def test_an_unknown_category_is_named_with_the_known_ones(tmp_path):
+    encoding = Encoding((Column("a", "category", ("blue", "red")),), (Column("y", "number"),))
+    table = open_table(csv_file(tmp_path, "a,y\nred,2\ngreen,2\n"))
+    with pytest.raises(TableError, match=r"line 3: column 'a' must be one of 'blue', 'red', .* it is 'green'"):
+        read_rows(table, encoding, 9)
+
+
+def test_control_characters_do_not_reach_the_terminal(tmp_path):
+    with pytest.raises(TableError) as caught:
+        read(csv_file(tmp_path, "a,y\n1,\x1b[31mred\n"), ["a"], ["y"])
+    assert "\x1b" not in str(caught.value)
+
+
+def test_a_larger_table_is_represented_by_rows_drawn_evenly(tmp_path):
+    path = parquet_file(tmp_path, a=np.arange(40_000.0), y=np.arange(40_000.0))
+    encoding = Encoding((Column("a", "number"),), (Column("y", "number"),))
+    data, rows = read_rows(open_table(path), encoding, 5_000, seed=1)
+    assert rows == 40_000 and len(np.unique(data.numbers)) == 5_000
+    np.testing.assert_array_equal(data.Y[:, 0], data.numbers)
+    share = np.bincount(data.numbers // 4_000, minlength=10) / 5_000
+    assert np.abs(share - 0.1).max() < 4 * np.sqrt(0.1 * 0.9 / 5_000)
+
+
+def one_target(X, Y):
+    encoding = Encoding((Column("a", "number"), Column("b", "category", ("u",))), (Column("y", "number"),))
+    return encoding, Rows(np.float32(X), np.float64(Y), np.arange(len(X)))
+
+
+@pytest.mark.parametrize(
+    ("Y", "message"),
+    [
+        ([[1]], "1 row is too few for 1 target; at least 2 are needed"),
+        ([[np.nan]] * 3, "target 'y' has no value in any row"),
+        ([[4], [np.nan], [4]], "target 'y' is 4 in every row"),
+    ],
+)
+def test_targets_that_cannot_be_learnt(tmp_path, Y, message):
+    table = open_table(csv_file(tmp_path, "a,y\n1,2\n"))
+    with pytest.raises(TableError, match=message):
+        check_training(table, *one_target(np.arange(2.0 * len(Y)).reshape(-1, 2), Y))
+
+
+def test_features_that_are_constant_are_named(tmp_path):
+    table = open_table(csv_file(tmp_path, "a,y\n1,2\n"))
+    assert check_training(table, *one_target([[1, 1], [2, 1]], [[1], [2]])) == ["b"]
+
+
+def test_names_of_predictions_and_their_values():
+    rng = np.random.default_rng(0)
+    names = prediction_names(["a", "b", "c"])
+    assert names[:6] == ["a_mean", "a_std", "a_aleatoric_std", "a_epistemic_std", "a_lower", "a_upper"]
+    assert names[18:] == ["corr_a_b", "corr_a_c", "corr_b_c"]
+
+    class Parts:
+        mean = rng.normal(size=(4, 3))
+        aleatoric, epistemic = (x @ np.swapaxes(x, 1, 2) for x in rng.normal(size=(2, 4, 3, 5)))
+        total = aleatoric + epistemic
+
+    columns = prediction_columns(["a", "b", "c"], Parts, Parts.mean - 1, Parts.mean + 2)
+    assert list(columns) == names
+    np.testing.assert_array_equal(columns["b_upper"], Parts.mean[:, 1] + 2)
+    for row in range(4):
+        spread = np.sqrt(np.diag(Parts.total[row]))
+        correlation = Parts.total[row] / np.outer(spread, spread)
+        np.testing.assert_allclose(columns["corr_b_c"][row], correlation[1, 2])
+        np.testing.assert_allclose(columns["c_std"][row], spread[2])
+        np.testing.assert_allclose(columns["c_epistemic_std"][row] ** 2, Parts.epistemic[row, 2, 2])
+        np.testing.assert_allclose(columns["a_aleatoric_std"][row] ** 2, Parts.aleatoric[row, 0, 0])
+
+
+@pytest.mark.parametrize("ending", ["csv", "parquet"])
+def test_what_is_written_is_read_again(tmp_path, ending):
+    path = tmp_path / f"out.{ending}"
+    frame = people(9)
+    batch = pa.RecordBatch.from_pandas(frame)
+    assert write_table(path, [batch, batch]) == 18
+    again = getattr(pd, f"read_{ending}")(path)
+    pd.testing.assert_frame_equal(again, pd.concat([frame, frame], ignore_index=True))
+    assert list(tmp_path.iterdir()) == [path]
+
+
+def test_text_is_quoted_only_where_it_must_be(tmp_path):
+    write_table(tmp_path / "a.csv", [pa.RecordBatch.from_pydict({"id": ["7", "8"], "v": [0.5, 1.0]})])
+    assert (tmp_path / "a.csv").read_text() == "id,v\n7,0.5\n8,1\n"
+
+
+@pytest.mark.parametrize("error", [ValueError, KeyboardInterrupt])
+def test_no_draft_is_left_and_the_old_file_stays(tmp_path, error):
+    path = tmp_path / "out.csv"
+    path.write_text("old")
+
+    def batches():
+        yield pa.RecordBatch.from_pydict({"a": [1]})
+        raise error
+
+    with pytest.raises(error):
+        write_table(path, batches())
+    assert path.read_text() == "old" and list(tmp_path.iterdir()) == [path]
+
+
+def test_a_written_file_has_the_usual_permissions(tmp_path):
+    with draft(tmp_path / "a") as beside:
+        beside.write_text("")
+    (tmp_path / "b").write_text("")
+    assert (tmp_path / "a").stat().st_mode == (tmp_path / "b").stat().st_mode
+
+
+def test_outputs_that_cannot_be_written(tmp_path):
+    (tmp_path / "there.csv").write_text("")
+    with pytest.raises(TableError, match="exists already; give another name, or --force"):
+        check_output(tmp_path / "there.csv", force=False)
+    check_output(tmp_path / "there.csv", force=True)
+    with pytest.raises(TableError, match="it is a folder"):
+        check_output(tmp_path, force=True)
+    with pytest.raises(TableError, match="there is no folder"):
+        check_output(tmp_path / "no" / "a.csv", force=False)
+    with pytest.raises(TableError, match="cannot be written"):
+        check_output(pathlib.Path("/proc/a.csv"), force=False)
+    assert [path.name for path in tmp_path.iterdir()] == ["there.csv"]
+
+
+def test_a_block_is_bounded(tmp_path):
+    path = csv_file(tmp_path, "a,y\n" + "1,2\n" * 100_000)
+    sizes = [block.num_rows for block in open_table(path).blocks(["a"])]
+    assert sum(sizes) == 100_000 and max(sizes) <= _tables.ROWS
