@@ -1,18 +1,17 @@
 """Results on disk: one npz that holds everything, and a json beside it to read; files appear whole or not at all."""
 
-import contextlib
 import io
 import json
-import os
 import pathlib
-import tempfile
 import zipfile
 from typing import Any
 
 import numpy as np
 
+from mder_jax._files import DRAFT
+from mder_jax._files import write_whole as write
+
 MARK = ".mder_jax_experiments"
-DRAFT = ".draft-"
 PART = "_page.json"  # a study's part of the page
 ARRAY = "array in npz"
 
@@ -32,21 +31,6 @@ def open_folder(folder: pathlib.Path) -> None:
                 f"{folder} holds files that were not made here ({named}); name another folder with --out"
             )
         write(folder / MARK, b"Results of python -m experiments. Files here are replaced by later runs.\n")
-
-
-def write(path: pathlib.Path, content: bytes) -> None:
-    """Write a file whole or not at all."""
-    with tempfile.NamedTemporaryFile(dir=path.parent, prefix=DRAFT, delete=False) as draft:
-        try:
-            draft.write(content)
-            draft.flush()
-            os.fsync(draft.fileno())
-            os.chmod(draft.name, 0o644)
-            os.replace(draft.name, path)
-        except BaseException:
-            with contextlib.suppress(FileNotFoundError):
-                os.unlink(draft.name)
-            raise
 
 
 def remove_drafts(folder: pathlib.Path) -> None:

@@ -70,15 +70,18 @@ def _fit(mixture: Mixture, y: np.ndarray, method: Any, separate: bool) -> tuple[
     """A common factor cancels in conformal regions; two do not, and take rows of their own, every other one."""
     for_scale, for_scores = (np.s_[::2], np.s_[1::2]) if separate else (np.s_[:], np.s_[:])
     fit = calibration.fit_scale(_rows(mixture, for_scale), y[for_scale], method, separate)
-    scaled, z = calibration.rescale(_rows(mixture, for_scores), fit.scale), y[for_scores]
+    scaled, z = _rescale(_rows(mixture, for_scores), fit.scale), y[for_scores]
     complete = bool(np.isfinite(z).all(axis=1).any())
     joint = calibration.conformal_scores(scaled, z) if complete else np.empty(0, np.float32)
     return fit, np.asarray(joint), np.asarray(calibration.conformal_scores(scaled, z, joint=False))
 
 
 def _rows(mixture: Mixture, rows: Any) -> Mixture:
-    """The mixture of some rows, (M, N) members."""
-    return jax.tree.map(lambda leaf: leaf[:, rows], mixture)
+    """The mixture of some rows, (M, N) members; by numpy, which has nothing to compile for each number of rows."""
+    return jax.tree.map(lambda leaf: np.asarray(leaf)[:, rows], mixture)
+
+
+_rescale = jax.jit(calibration.rescale)
 
 
 class _Place(NamedTuple):
@@ -113,7 +116,7 @@ def _checks(mixture: Mixture, y: np.ndarray, method: Any, separate: bool) -> lis
     for fitted, tested in ((rows[::2], rows[1::2]), (rows[1::2], rows[::2])):
         fit, joint_scores, target_scores = _fit(_rows(mixture, fitted), y[fitted], method, separate)
         before, z = _rows(mixture, tested), y[tested]
-        after = calibration.rescale(before, fit.scale)
+        after = _rescale(before, fit.scale)
         radii = [
             [calibration.radius_of(scores, c) if len(scores) else np.nan for c in CHECKED]
             for scores in (target_scores, joint_scores)

@@ -16,6 +16,7 @@ import pyarrow as pa
 import mder_jax
 from mder_jax import _encoding, _survey, _tables
 from mder_jax._encoding import Encoding, Rows
+from mder_jax._files import write_whole
 from mder_jax._tables import Table
 
 MOST_ROWS = 100_000  # for scores and for calibration: a larger table is represented by so many, drawn at random
@@ -184,15 +185,18 @@ def evaluate(options: argparse.Namespace) -> Result:
     data, rows = _encoding.read_rows(table, encoding, MOST_ROWS)
     if np.isnan(data.Y).all():
         raise ValueError(f"{table.path}: no target has a value in any row")
+    import jax
+
     from mder_jax import metrics
 
-    prediction = model.predict_dist(data.X)
-    interval = model.predict_interval(data.X, coverage=options.coverage)
-    report = metrics.report(data.Y, prediction, options.coverage, encoding.target_names)
     drawn = f"{len(data.X):,} of {rows:,} rows, drawn at random" if len(data.X) < rows else ""
-    if options.report:
-        facts = {"model": str(options.model), "table": str(options.table), "rows": drawn or f"{rows:,}"}
-        _write_page(options, facts, model, encoding, data, prediction, interval)
+    interval = model.predict_interval(data.X, coverage=options.coverage)
+    with jax.enable_x64(True):  # in original units: 2020.5 ± 0.001 has no digits left in float32
+        prediction = model.predict_dist(data.X)
+        report = metrics.report(data.Y, prediction, options.coverage, encoding.target_names)
+        if options.report:
+            facts = {"model": str(options.model), "table": str(options.table), "rows": drawn or f"{rows:,}"}
+            _write_page(options, facts, model, data, prediction, report, interval)
     intervals = _interval_coverage(data.Y, *interval)
     scores = {name: value for name, value in report._asdict().items() if name not in PER_ROW}
     result = {"rows": rows, "rows_used": len(data.X), **scores, "intervals": intervals}
@@ -204,9 +208,9 @@ def _write_page(
     options: argparse.Namespace,
     facts: dict[str, str],
     model: Any,
-    encoding: Encoding,
     data: Rows,
     prediction: Any,
+    report: Any,
     interval: tuple[np.ndarray, np.ndarray],
 ) -> None:
     from mder_jax import _page
@@ -214,17 +218,15 @@ def _write_page(
     page = _page.evaluation_page(
         data.Y,
         prediction,
-        encoding.target_names,
+        report,
         title=f"{options.model.name} on {options.table.name}",
         facts=facts | {"members": str(model.members)},
         uncertainty=model.predict_uncertainty(data.X),
         lower=interval[0],
         upper=interval[1],
         rows=list(data.numbers + 1),
-        coverage=options.coverage,
     )
-    with _tables.draft(options.report) as beside:
-        beside.write_text(page, encoding="utf-8")
+    write_whole(options.report, page.encode())
 
 
 def _interval_coverage(Y: np.ndarray, lower: np.ndarray, upper: np.ndarray) -> dict[str, np.ndarray]:

@@ -191,8 +191,8 @@ def _numpy(values: pa.Array) -> np.ndarray:
 
 
 def features_of(table: Table, encoding: Encoding, block: pa.RecordBatch, first_row: int) -> np.ndarray:
-    """X of a block, (rows, d) float32, every value finite."""
-    X = np.empty((block.num_rows, encoding.width), np.float32)
+    """X of a block, (rows, d), every value finite."""
+    X = np.empty((block.num_rows, encoding.width))
     at = 0
     for column in encoding.features:
         X[:, at : at + column.width] = _Cells(table, column, block[column.name], first_row).feature()
@@ -210,7 +210,7 @@ class Rows(NamedTuple):
     """Rows of a table as numbers.
 
     Args:
-      X: features, (N, d) float32.
+      X: features, (N, d).
       Y: targets, (N, n) float64, NaN where a value is missing.
       numbers: of the rows in the table, the first is 0, (N,).
     """
@@ -228,7 +228,7 @@ def read_rows(table: Table, encoding: Encoding, most: int, seed: int = 0) -> tup
     names = [column.name for column in (*encoding.features, *encoding.targets)]
     require_columns(table, names, "the model")
     rng = np.random.default_rng(seed)
-    X, Y = np.empty((most, encoding.width), np.float32), np.empty((most, len(encoding.targets)))
+    X, Y = np.empty((most, encoding.width)), np.empty((most, len(encoding.targets)))
     numbers, rows = np.empty(most, np.int64), 0
     for block in table.blocks(names):
         number = np.arange(rows, rows + block.num_rows)

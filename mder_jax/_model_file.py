@@ -13,6 +13,7 @@ from jax import Array
 
 import mder_jax
 from mder_jax import _calibrated, persistence
+from mder_jax._files import write_whole
 from mder_jax._predictor import Design, Predictor, Standardizer, mixture_of
 from mder_jax.calibration import Scale
 from mder_jax.persistence import ModelFileError
@@ -154,4 +155,4 @@ def export(predictor: Predictor, path: str | pathlib.Path) -> None:
     rows = jax.export.symbolic_shape("rows")[0]
     example = jax.ShapeDtypeStruct((rows, predictor.design.inputs), jnp.float32)
     exported = jax.export.export(jax.jit(moments), platforms=("cpu", "cuda", "tpu"))(example)
-    persistence.write_whole(path, bytes(exported.serialize()))
+    write_whole(path, bytes(exported.serialize()))

@@ -14,8 +14,8 @@ import numpy as np
 
 from mder_jax import _scores, metrics, plotting
 from mder_jax._arrays import check_same, floats
+from mder_jax._report import Report
 from mder_jax._scores import Estimate, Prediction
-from mder_jax.metrics import Report
 from mder_jax.mixture import Mixture
 from mder_jax.student_t import Interval
 
@@ -44,7 +44,7 @@ td.about { opacity: .85; min-width: 14rem; }
 def evaluation_page(
     y: np.ndarray,
     prediction: Prediction,
-    names: Sequence[str],
+    report: Report,
     *,
     title: str,
     facts: dict[str, str],
@@ -52,35 +52,32 @@ def evaluation_page(
     lower: np.ndarray,
     upper: np.ndarray,
     rows: Sequence[Any] | None = None,
-    coverage: float = 0.9,
 ) -> str:
     """The page as HTML without script and without any link to the outside.
 
     Args:
       y: observations, (N, n), NaN where there is none.
       prediction: of N rows and n targets, in the units of y.
-      names: of the n targets.
+      report: `metrics.report` of these, with the names of the targets and the coverage of the intervals.
       title: heading of the page.
       facts: what to say of model and table, under the heading.
       uncertainty: `mean` (N, n), `aleatoric`, `epistemic` and `total` (N, n, n).
       lower: ends of the intervals, (N, n).
       upper: the other ends.
       rows: labels of the rows, their numbers from 1 on if None.
-      coverage: nominal, of the intervals.
     """
     y = np.asarray(y)
     labels = [str(number) for number in range(1, len(y) + 1)] if rows is None else [str(row) for row in rows]
     _check(y, labels, uncertainty, lower, upper)
-    report = metrics.report(y, prediction, coverage, names)
     observed, *ends = floats(y=y, lower=lower, upper=upper)
     own = _scores.coverage(observed, Interval(*ends))
-    drawn = _drawn(y, prediction)
+    names, drawn = report.names, _drawn(y, prediction)
     sections = {
         "Scores": _scores_section(report, Estimate(own.coverage, own.standard_error)),
         "Calibration": _calibration_section(*drawn, names),
         "Predicted and observed": _observed_section(*drawn, names),
         "Least known rows": _rows_section(_least_known(y, uncertainty), labels, y, uncertainty, lower, upper, names),
-        "Covariance of targets": _ellipses_section(*drawn, names, coverage),
+        "Covariance of targets": _ellipses_section(*drawn, names, report.level),
     }
     return _document(title, facts, {heading: body for heading, body in sections.items() if body})
 

@@ -13,14 +13,13 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 from jax import Array, lax
-from jax.scipy.special import logsumexp
 from jax.typing import ArrayLike
 
 from mder_jax import _gamma, linalg, niw, special
 from mder_jax._arrays import check_same, floats_with
 from mder_jax.mixture import Mixture
 from mder_jax.niw import NIW
-from mder_jax.student_t import Interval, StudentT, log_t_kernel
+from mder_jax.student_t import Interval, StudentT
 
 Prediction = StudentT | NIW | Mixture
 
@@ -131,28 +130,13 @@ def single_targets(mixture: Mixture) -> Mixture:
 
 
 def interval(y: Array, mixture: Mixture, key: Array, level: float) -> Interval:
-    """Central interval of each target, (N, n) twice; as that of `Mixture`, but one loop finds both ends."""
-    t = single_targets(mixture).components()
-    mirrored = jax.tree.map(lambda leaf: jnp.concatenate([leaf, leaf], axis=1), t)
-    sign = jnp.repeat(jnp.array([1, -1], y.dtype), y.size).reshape(1, -1, 1)
-    tail = (1 - jnp.asarray(level, y.dtype)) / 2
-    ends = Mixture(StudentT(mirrored.df, sign * mirrored.loc, mirrored.scale_tril)).ppf(tail) * sign[0]
-    lower, upper = ends.reshape(2, *y.shape)
-    return Interval(lower, upper)
+    """Central interval of each target, (N, n) twice."""
+    return mixture.interval(level)
 
 
 def negative_log_likelihood(y: Array, mixture: Mixture, key: Array) -> Array:
-    """−ln p of the observed targets, (N,): the marginal t of a member has its df and its part of loc and S."""
-    observed = ~jnp.isnan(y)
-    count = jnp.sum(observed, axis=-1)
-
-    def log_prob(t: StudentT) -> Array:
-        L, d = linalg.leave_rows_out(t.scale_tril, observed), jnp.where(observed, y - t.loc, 0.0)
-        half_logdet, q = linalg.log_determinant_and_distance(L, d)
-        kernel = log_t_kernel(q, t.df, jnp.ones_like(q), count.astype(q.dtype))
-        return _gamma.centred_log_gamma_ratio_counted(t.df, count, t.n) + kernel - half_logdet
-
-    return math.log(mixture.size) - logsumexp(jax.vmap(log_prob)(mixture.components()), axis=0)
+    """−ln p of the observed targets, (N,)."""
+    return -mixture.log_prob(y, missing=True)
 
 
 def crps(y: Array, mixture: Mixture, key: Array) -> Array:
@@ -221,40 +205,9 @@ def _distance_between(a: tuple[Array, ...], b: tuple[Array, ...]) -> Array:
     return wide * lax.scan(add_node, jnp.zeros_like(loc), (points, weights))[0]
 
 
-def sample(mixture: Mixture, key: Array, draws: int) -> Array:
-    r"""Draws of y, (draws, N, n), as `Mixture.sample` but without gamma variates, several times faster.
-
-    Two coordinates of a standard t with m degrees of freedom have the radius √(m (U^{-2/m} − 1)) for a uniform U; the
-    next two, given these, are those of a t with m + 2 and the scale √((m + radius²)/(m + 2)), and so on.
-    """
-    shape = (draws, *mixture.batch_shape)
-    member_key, radius_key, angle_key = jax.random.split(key, 3)
-    member = jax.random.randint(member_key, shape, 0, mixture.size)
-    row = lax.broadcasted_iota(member.dtype, shape, 1)
-    t = jax.tree.map(lambda leaf: leaf[member, row], mixture.components())
-    half = (-(-mixture.n // 2), *shape)
-    exponential = jax.random.exponential(radius_key, half, t.loc.dtype)  # −ln U
-    angle = 2 * math.pi * jax.random.uniform(angle_key, half, t.loc.dtype)
-    widening, z = jnp.ones_like(t.df), []
-    for k in range(half[0]):
-        power = 2 * exponential[k] / (t.df + 2 * k)
-        # m (e^a − 1) with a = 2E/(m + 2k), written so that it is 2E at m = ∞
-        radius = jnp.sqrt(widening * 2 * exponential[k] / (1 + 2 * k / t.df) * _expm1_ratio(power))
-        z += [radius * jnp.cos(angle[k]), radius * jnp.sin(angle[k])]
-        widening = widening * jnp.exp(power)
-    steps = [_dot(row, z[: len(row)]) for row in linalg.split_tril(t.scale_tril)]
-    return t.loc + jnp.stack(steps, axis=-1)
-
-
-def _expm1_ratio(a: Array) -> Array:
-    """(e^a − 1)/a for a ≥ 0, 1 at 0."""
-    tiny = a < 1e-30
-    return jnp.where(tiny, 1.0, jnp.expm1(a) / jnp.where(tiny, 1.0, a))
-
-
 def energy_score(y: Array, mixture: Mixture, key: Array, draws: int) -> Array:
     """E‖X − y‖ − ½ E‖X − X'‖ over the observed targets, (N,), from draws and all pairs of them: unbiased."""
-    return energy_of_draws(y, sample(mixture, key, draws))
+    return energy_of_draws(y, mixture.sample(key, draws))
 
 
 def energy_of_draws(y: Array, x: Array) -> Array:
@@ -278,7 +231,7 @@ def energy_of_draws(y: Array, x: Array) -> Array:
 
 def variogram_score(y: Array, mixture: Mixture, key: Array, p: float, draws: int) -> Array:
     """Σ_jk (|y_j − y_k|^p − E|X_j − X_k|^p)² over the observed targets, (N,), from draws: unbiased."""
-    return variogram_of_draws(y, sample(mixture, key, draws), p)
+    return variogram_of_draws(y, mixture.sample(key, draws), p)
 
 
 def variogram_of_draws(y: Array, x: Array, p: float) -> Array:

@@ -5,14 +5,14 @@ import contextlib
 import csv
 import difflib
 import itertools
-import os
 import pathlib
-import secrets
 from collections.abc import Iterable, Iterator, Sequence
 
 import pyarrow as pa
 import pyarrow.csv
 import pyarrow.parquet
+
+from mder_jax._files import draft
 
 ROWS = 1 << 14  # of a block at most
 LONGEST_LINE = 1 << 20  # bytes; pyarrow reads a CSV in pieces of this size, and a line has to fit into one
@@ -231,18 +231,6 @@ def check_output(path: pathlib.Path, force: bool) -> None:
             probe.unlink()
     except OSError as error:
         raise TableError(f"{path}: cannot be written ({error.strerror})") from error
-
-
-@contextlib.contextmanager
-def draft(path: pathlib.Path) -> Iterator[pathlib.Path]:
-    """A name beside the path to write to: in the end it takes the path's place, after an error it is removed."""
-    beside = path.with_name(f".{secrets.token_hex(4)}.part{path.suffix}")
-    try:
-        yield beside
-        if beside.exists():
-            os.replace(beside, path)
-    finally:
-        beside.unlink(missing_ok=True)
 
 
 def write_table(path: pathlib.Path, batches: Iterable[pa.RecordBatch]) -> int:

@@ -177,12 +177,20 @@ def _check_separable(mixture: Mixture, method: Method) -> None:
         )
 
 
-@jax.jit  # the loop in `cholesky` would be compiled at each call
-def _squared_distance(covariance: Array, d: Array) -> Array:
-    """dᵀ Cov⁻¹ d of the observed entries of d, (N, n, n) and (N, n) -> (N,)."""
-    observed = ~jnp.isnan(d)
+@jax.jit
+def _program(mixture: Mixture, y: Array) -> tuple[Array, Array, Array]:
+    covariance, d = mixture.total(), y - mixture.mean()
+    observed = ~jnp.isnan(y)
     L = linalg.leave_rows_out(linalg.cholesky(covariance), observed)
-    return linalg.log_determinant_and_distance(L, jnp.where(observed, d, 0.0))[1]
+    squares = linalg.log_determinant_and_distance(L, jnp.where(observed, d, 0.0))[1]
+    return covariance, jnp.abs(d) / jnp.sqrt(linalg.diagonal(covariance)), squares
+
+
+def _distances(mixture: Mixture, y: Array) -> tuple[np.ndarray, np.ndarray]:
+    """|y_j − mean_j| / std_j, (N, n), and (y − mean)ᵀ Cov⁻¹ (y − mean) of the observed targets, (N,)."""
+    covariance, offsets, squares = (np.asarray(part) for part in _program(mixture, y))
+    finite_rows(covariance, "the predictive covariance needs df > 2 (a NIW: ν > n + 1); it is not finite")
+    return offsets, finite_rows(squares, "the predictive covariance is not positive definite")
 
 
 def _observed(y: Array) -> np.ndarray:
@@ -190,17 +198,10 @@ def _observed(y: Array) -> np.ndarray:
     return np.sum(~np.isnan(y), axis=1)
 
 
-def _covariance(mixture: Mixture) -> Array:
-    covariance = mixture.total()
-    finite_rows(covariance, "the predictive covariance needs df > 2 (a NIW: ν > n + 1); it is not finite")
-    return covariance
-
-
 def _pull(mixture: Mixture, y: Array, level: float) -> tuple[np.ndarray, ...]:
     if len(y) < 2:
         raise ValueError(f"the spread of pulls needs 2 rows or more; got {len(y)}; 'posterior' takes one")
-    squares = _squared_distance(_covariance(mixture), y - mixture.mean())
-    pulls = finite_rows(squares, "the predictive covariance is not positive definite") / _observed(y)
+    pulls = _distances(mixture, y)[1] / _observed(y)
     estimate = np.mean(pulls, keepdims=True)
     if estimate == 0:
         raise ValueError("every y is exactly the predicted mean; no positive factor fits that")
@@ -217,16 +218,13 @@ def conformal_scores(prediction: StudentT | NIW | Mixture, y: ArrayLike, joint: 
         each target, (K, n), with K rows for the target observed most often and NaN at the end of the others.
     """
     mixture, y = _held_out(prediction, y)
-    covariance, d = _covariance(mixture), y - mixture.mean()
+    offsets, squares = _distances(mixture, y)
     if not joint:
-        scores = jnp.sort(jnp.abs(d) / jnp.sqrt(linalg.diagonal(covariance)), axis=0)  # NaN last
-        return scores[: int(np.sum(~np.isnan(y), axis=0).max())]
+        return jnp.asarray(np.sort(offsets, axis=0)[: int(np.sum(~np.isnan(y), axis=0).max())])  # NaN last
     complete = _observed(y) == mixture.n
     if not complete.any():
         raise ValueError(f"joint scores need rows with all {mixture.n} targets; every row has a NaN; see joint=False")
-    squares = _squared_distance(covariance[complete], d[complete])
-    finite_rows(squares, "the predictive covariance is not positive definite")
-    return jnp.sort(jnp.sqrt(squares))
+    return jnp.asarray(np.sort(np.sqrt(squares[complete])), y.dtype)
 
 
 def radius_of(scores: ArrayLike, coverage: float) -> Array:

@@ -15,7 +15,7 @@ that need all rows at once give one value a target. All functions but `report` a
 
 from collections.abc import Sequence
 from functools import partial
-from typing import Any, NamedTuple
+from typing import Any
 
 import jax
 import jax.numpy as jnp
@@ -25,6 +25,7 @@ from jax.typing import ArrayLike
 
 from mder_jax import _scores
 from mder_jax._arrays import check_same, check_within, floats, is_key
+from mder_jax._report import Report
 from mder_jax._scores import (
     CalibrationCurve,
     Coverage,
@@ -219,55 +220,6 @@ def sharpness(prediction: Prediction, reduce: bool = True) -> Array:
     return jnp.mean(values) if reduce else values
 
 
-class Report(NamedTuple):
-    """All scores of a prediction; `str` of it is a table. Means over rows come as an `Estimate` with their error.
-
-    nll, energy_score, variogram_score, joint_coverage and joint_pit (N,) are of all targets at once. The others have
-    one value a target, (n,), but for pit (N, n) and the two curves.
-    """
-
-    names: tuple[str, ...]
-    level: float
-    nll: Estimate
-    energy_score: Estimate
-    variogram_score: Estimate
-    joint_coverage: Estimate
-    joint_pit: Array
-    rmse: Array
-    crps: Estimate
-    interval_score: Estimate
-    coverage: Coverage
-    pit: Array
-    calibration_curve: CalibrationCurve
-    calibration_error: Array
-    ence: Array
-    sparsification: Sparsification
-    ause: Array
-    sharpness: Array
-
-    def __str__(self) -> str:
-        at = f" at {self.level:g}"
-        joint = [
-            ("nll", [self.nll]),
-            ("energy score", [self.energy_score]),
-            ("variogram score", [self.variogram_score]),
-            ("joint coverage" + at, [self.joint_coverage]),
-        ]
-        single = [
-            ("rmse", self.rmse),
-            ("crps", _each(self.crps)),
-            ("interval score" + at, _each(self.interval_score)),
-            ("coverage" + at, _each(Estimate(*self.coverage[:2]))),
-            ("mean width" + at, self.coverage.width),
-            ("calibration error", self.calibration_error),
-            ("ence", self.ence),
-            ("ause", self.ause),
-            ("sharpness", self.sharpness),
-        ]
-        rows = len(self.joint_pit)
-        return _table(f"{rows} rows", ["all targets"], joint) + "\n\n" + _table("each target", self.names, single)
-
-
 def report(
     y: ArrayLike,
     prediction: Prediction,
@@ -358,7 +310,7 @@ def _area(curves: Sparsification) -> Array:
 
 def _all_rows(y: Array, mixture: Mixture, key: Array, draws: int, level: float) -> dict[str, Any]:
     """What a report computes block by block."""
-    x = _scores.sample(mixture, key, draws)
+    x = mixture.sample(key, draws)
     return {
         "nll": _scores.negative_log_likelihood(y, mixture, key),
         "energy_score": _scores.energy_of_draws(y, x),
@@ -398,23 +350,3 @@ def _summary(y: Array, mixture: Mixture, key: Array, level: float, draws: int) -
         "ause": _area(sparse),
         "sharpness": _root_mean_square(rows["std"], jnp.ones_like(observed)),
     }
-
-
-def _each(estimate: Estimate) -> list[Estimate]:
-    """An estimate of several targets as one for each."""
-    return [Estimate(*both) for both in zip(*estimate, strict=True)]
-
-
-def _table(title: str, names: Sequence[str], rows: Sequence[tuple[str, Any]]) -> str:
-    """Lines of a label and a cell for each name, in columns."""
-    lines = [[title, *names], *([label, *map(_cell, values)] for label, values in rows)]
-    widths = [max(map(len, column)) for column in zip(*lines, strict=True)]
-    return "\n".join(
-        "  ".join(cell.ljust(width) for cell, width in zip(line, widths, strict=True)).rstrip() for line in lines
-    )
-
-
-def _cell(value: Array | Estimate) -> str:
-    if isinstance(value, Estimate):
-        return f"{value.value:.4g} ± {value.standard_error:.2g}"
-    return f"{value:.4g}"

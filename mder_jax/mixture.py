@@ -30,7 +30,7 @@ from mder_jax._arrays import (
 )
 from mder_jax.nig import NIG
 from mder_jax.niw import NIW
-from mder_jax.student_t import Interval, StudentT
+from mder_jax.student_t import Interval, StudentT, root
 
 
 @pytree
@@ -155,7 +155,7 @@ class Mixture:
         d = same_rank(y, batch, 1) - same_rank(mixture.mean(), batch, 1)
         factor = jnp.broadcast_to(linalg.cholesky(mixture.total()), (*d.shape, self.n))
         white = linalg.whiten(factor, d)
-        return jnp.sqrt(jnp.sum(white * white, axis=-1))
+        return root(jnp.sum(white * white, axis=-1))
 
     def region_radius(self, coverage: float, key: Array, draws: int = 2000) -> Array:
         """The r for which `mahalanobis` ≤ r holds all targets at once with probability `coverage`, (...).
@@ -206,16 +206,21 @@ class Mixture:
         """Central interval of each target on its own: the quantiles at (1 − coverage)/2 and (1 + coverage)/2."""
         t, (p,) = floats_with(self.components(), coverage=coverage)
         check_within(p, 0, 1, "coverage is a probability between 0 and 1")
-        tail, sign = (1 - p) / 2, jnp.ones_like(p)
-        return Interval(_quantile(t, tail, -sign), _quantile(t, tail, sign))
+        both = jax.tree.map(lambda leaf: jnp.stack([leaf, leaf], axis=1), t)  # one search finds both ends
+        sign = jnp.array([-1, 1], p.dtype).reshape(2, *[1] * (t.loc.ndim - 1))
+        lower, upper = _quantile(both, (1 - p) / 2, jnp.broadcast_to(sign, both.loc.shape[1:]))
+        return Interval(lower, upper)
 
 
 def _quantile(t: StudentT, tail: Array, sign: Array) -> Array:
     """The point of each target with probability `tail` above it (sign 1) or below (sign −1), tail ≤ ½, (..., n)."""
-    tail, sign = (jnp.broadcast_to(array, t.loc.shape[1:]) for array in (tail, sign))
-    df = jnp.broadcast_to(t.df[..., None], t.loc.shape)
-    # Compiled as one, since a loop on its own is compiled anew each time it is called.
-    return sign * jax.jit(_point_of_tail)(tail, sign[None] * t.loc, t.marginal_scale(), df)
+    shape = t.loc.shape
+    tail, sign = (jnp.broadcast_to(array, shape[1:]).reshape(-1) for array in (tail, sign))
+    df = jnp.broadcast_to(t.df[..., None], shape)
+    # Flat, since a long last axis is faster than one of n; compiled as one, since a loop on its own is compiled anew
+    # each time it is called.
+    loc, scale, df = (array.reshape(shape[0], -1) for array in (t.loc, t.marginal_scale(), df))
+    return (sign * jax.jit(_point_of_tail)(tail, sign[None] * loc, scale, df)).reshape(shape[1:])
 
 
 def _distances(x: Array, loc: Array, scale: Array) -> tuple[Array, Array]:

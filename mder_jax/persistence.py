@@ -1,17 +1,16 @@
 """Model files, and checkpoints of a training run that can be killed at any moment and goes on exactly where it was."""
 
-import contextlib
 import hashlib
 import json
-import os
 import pathlib
-import tempfile
 import warnings
 from collections.abc import Callable
 from typing import Any
 
 import jax
 import numpy as np
+
+from mder_jax._files import write_whole
 
 # A model file is one of safetensors: an eight-byte length, that many bytes of JSON, the arrays. In the JSON under this
 # name, again as JSON, stands the document.
@@ -25,26 +24,11 @@ class ModelFileError(ValueError):
     """A file that is no model file, or not whole, or not as it was written."""
 
 
-def write_whole(path: str | pathlib.Path, content: bytes) -> None:
-    """Write a file so that it appears whole or not at all."""
-    path = pathlib.Path(path)
-    with tempfile.NamedTemporaryFile(dir=path.absolute().parent, prefix=".draft-", delete=False) as draft:
-        try:
-            draft.write(content)
-            draft.flush()
-            os.fsync(draft.fileno())
-            os.chmod(draft.name, 0o644)
-            os.replace(draft.name, path)
-        except BaseException:
-            with contextlib.suppress(FileNotFoundError):
-                os.unlink(draft.name)
-            raise
-
-
 def save(path: str | pathlib.Path, document: dict[str, Any], arrays: dict[str, np.ndarray]) -> None:
     """Write a document (anything JSON can hold) and arrays as one file, whole or not at all; nothing is pickled.
 
     Example:
+      >>> import tempfile
       >>> with tempfile.TemporaryDirectory() as folder:
       ...     save(f"{folder}/model.mder", {"r": 1.0}, {"weights": np.ones(3)})
       ...     print(load(f"{folder}/model.mder"))

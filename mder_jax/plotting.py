@@ -10,29 +10,17 @@ they cover no data, so a title is best given to the figure: ``ax.figure.suptitle
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
-import jax
 import numpy as np
-from jax import Array
 from jax.typing import ArrayLike
 
-from mder_jax import metrics
-from mder_jax._arrays import check_index, check_same, floats
+from mder_jax import _drawing, metrics
+from mder_jax._arrays import check_index
+from mder_jax._drawing import BLACK, BLUE, CHANCE, GREY, ORANGE, PALE, POINTS
 from mder_jax._scores import Prediction, as_mixture, prepared
-from mder_jax.mixture import Mixture
 from mder_jax.niw import NIW
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
-
-# Colours of Okabe and Ito, which people with any colour vision can tell apart; lines beyond them are dashed.
-BLUE, ORANGE, GREEN = "#0072B2", "#D55E00", "#009E73"
-COLOURS = (BLUE, ORANGE, GREEN, "#CC79A7", "#E69F00", "#56B4E9")
-BLACK, GREY, PALE = "#000000", "#666666", "#D9D9D9"
-DASHES = ("-", "--", "-.", ":")
-# Ellipses drawn unless rows are named, rows above which points become a density, and share of a band of chance.
-ELLIPSES, POINTS, CHANCE = 6, 500, 0.95
-# Draws behind the radius of a mixture's ellipses: ±0.3 % of coverage at 90 %.
-DRAWS = 10_000
 
 
 def ellipses(
@@ -63,22 +51,22 @@ def ellipses(
       >>> len(ellipses(t, rows=[0, 2]).patches)
       2
     """
-    mixture = _keeping_parts(prediction)
-    pair = _pair_of(targets, mixture.n)
-    labels = _labels(names, mixture.n)
-    mean, aleatoric, epistemic = _moments(mixture)
+    mixture = _drawing.keeping_parts(prediction)
+    pair = _drawing.pair_of(targets, mixture.n)
+    labels = _drawing.labels(names, mixture.n)
+    mean, aleatoric, epistemic = _drawing.moments(mixture)
     seen = np.full_like(mean, np.nan) if y is None else np.asarray(prepared(y, prediction)[0])
     complete = np.isfinite(seen[:, pair]).all(axis=1)
-    chosen = _spread_rows(mean[:, pair[0]], complete) if rows is None else _rows_of(rows, len(mean))
+    chosen = _drawing.spread_rows(mean[:, pair[0]], complete) if rows is None else _drawing.rows_of(rows, len(mean))
     centre, covariances = mean[chosen][:, pair], {"total": (aleatoric + epistemic)[chosen]}
     if np.any(epistemic[chosen] != 0):
         covariances["aleatoric"] = aleatoric[chosen]
-    radius = _radius_of_pair(mixture, chosen, pair, _probability(coverage))
-    ax = _axes(ax)
+    radius = _drawing.radius_of_pair(mixture, chosen, pair, _drawing.probability(coverage))
+    ax = _drawing.axes(ax)
     for (part, covariance), colour in zip(covariances.items(), (BLUE, ORANGE), strict=False):
-        points = _boundary(centre, covariance[:, pair][:, :, pair], radius)
-        label = f"total, {_percent(coverage)} inside" if part == "total" else part
-        _draw_ellipses(ax, points[np.isfinite(points).all(axis=(1, 2))], colour, label, filled=part == "total")
+        points = _drawing.boundary(centre, covariance[:, pair][:, :, pair], radius)
+        label = f"total, {_drawing.percent(coverage)} inside" if part == "total" else part
+        _drawing.draw_ellipses(ax, points[np.isfinite(points).all(axis=(1, 2))], colour, label, filled=part == "total")
     ax.plot(*centre.T, "+", color=BLACK, markersize=5, label="mean")
     if y is not None:
         seen = seen[chosen][:, pair]
@@ -86,7 +74,7 @@ def ellipses(
         ax.plot(*from_mean_to_point, color=BLACK, linewidth=0.6)
         ax.plot(*seen.T, "o", color=BLACK, markersize=3.5, label="observed")
     ax.set(xlabel=labels[pair[0]], ylabel=labels[pair[1]])
-    return _with_legend(ax)
+    return _drawing.with_legend(ax)
 
 
 def bands(
@@ -115,24 +103,31 @@ def bands(
       >>> print(bands([1.0, 3.0, 2.0], t, name="price (EUR)").lines[0].get_xdata())
       [1. 2. 3.]
     """
-    mixture = _keeping_parts(prediction)
+    mixture = _drawing.keeping_parts(prediction)
     (j,) = check_index([target], mixture.n)
-    order, x = _sorted(x, mixture.batch_shape[0])
-    means, _, epistemic = _moments(mixture)
+    order, x = _drawing.ordered(x, mixture.batch_shape[0])
+    means, _, epistemic = _drawing.moments(mixture)
     mean, spread = means[order, j], np.sqrt(epistemic[order, j, j])
-    levels = sorted((_probability(level) for level in np.atleast_1d(coverage)), reverse=True)
-    ax = _axes(ax)
+    levels = sorted((_drawing.probability(level) for level in np.atleast_1d(coverage)), reverse=True)
+    ax = _drawing.axes(ax)
     for level, depth in zip(levels, np.linspace(0.2, 0.4, len(levels)), strict=True):
-        lower, upper = (np.asarray(end)[order, j] for end in _interval(as_mixture(prediction), level))
-        ax.fill_between(x, lower, upper, color=_tint(BLUE, depth), linewidth=0, label=f"{_percent(level)} interval")
+        lower, upper = (np.asarray(end)[order, j] for end in _drawing.interval(as_mixture(prediction), level))
+        ax.fill_between(
+            x,
+            lower,
+            upper,
+            color=_drawing.tint(BLUE, depth),
+            linewidth=0,
+            label=f"{_drawing.percent(level)} interval",
+        )
     if np.any(spread != 0):
         ax.fill_between(x, mean - spread, mean + spread, color=ORANGE, alpha=0.5, linewidth=0, label="± epistemic std")
     ax.plot(x, mean, color=BLUE, linewidth=1.4, label="mean")
     if y is not None:
         seen = np.asarray(prepared(y, prediction)[0])[order, j]
         ax.plot(x, seen, ".", color=BLACK, markersize=3, label="observed")
-    ax.set(xlabel="x", ylabel=_label(name, j))
-    return _with_legend(ax)
+    ax.set(xlabel="x", ylabel=_drawing.label(name, j))
+    return _drawing.with_legend(ax)
 
 
 def nu_gate(x: ArrayLike, niw: NIW, ax: "Axes | None" = None) -> "Axes":
@@ -154,14 +149,14 @@ def nu_gate(x: ArrayLike, niw: NIW, ax: "Axes | None" = None) -> "Axes":
     if len(niw.batch_shape) not in (1, 2):
         raise ValueError(f"the NIW must have batch shape (N,) or (M, N); got {niw.batch_shape}")
     nu = np.atleast_2d(np.asarray(niw.nu))
-    order, x = _sorted(x, nu.shape[1])
-    ax = _axes(ax)
+    order, x = _drawing.ordered(x, nu.shape[1])
+    ax = _drawing.axes(ax)
     if len(nu) > 1:
         lines = ax.plot(x, nu[:, order].T, color=BLUE, linewidth=0.6, alpha=max(0.15, len(nu) ** -0.5))
         lines[0].set_label(f"{len(nu)} members")
     ax.plot(x, np.median(nu, axis=0)[order], color=ORANGE, linewidth=2.5, label="median" if len(nu) > 1 else "ν")
     ax.set(xlabel="x", ylabel="ν (virtual observations)")
-    return _with_legend(ax)
+    return _drawing.with_legend(ax)
 
 
 def calibration(
@@ -185,21 +180,25 @@ def calibration(
       observed coverage
     """
     y, mixture = prepared(y, prediction)
-    labels = _labels(names, mixture.n)
+    labels = _drawing.labels(names, mixture.n)
     level, shares = (np.asarray(part) for part in metrics.calibration_curve(y, mixture))
-    ax = _axes(ax)
+    ax = _drawing.axes(ax)
     ax.fill_between(
-        level, *_chance(_fewest(y), level), color=PALE, linewidth=0, label=f"{_percent(CHANCE)} band if right"
+        level,
+        *_drawing.chance(_drawing.fewest(y), level),
+        color=PALE,
+        linewidth=0,
+        label=f"{_drawing.percent(CHANCE)} band if right",
     )
     ax.plot([0, 1], [0, 1], color=GREY, linewidth=0.8)
     for j, label in enumerate(labels):
-        ax.plot(level, shares[:, j], **_line(j), label=label)
-    joint = _joint_pit(y, mixture) if mixture.n > 1 else np.empty(0)
+        ax.plot(level, shares[:, j], **_drawing.line(j), label=label)
+    joint = _drawing.joint_pit(y, mixture) if mixture.n > 1 else np.empty(0)
     if joint.size:
         inside = np.searchsorted(np.sort(joint), level, side="right") / joint.size
         ax.plot(level, inside, color=BLACK, linewidth=2, label="joint region")
     ax.set(xlabel="nominal coverage", ylabel="observed coverage", xlim=(0, 1), ylim=(0, 1), aspect="equal")
-    return _with_legend(ax)
+    return _drawing.with_legend(ax)
 
 
 def pit(
@@ -227,21 +226,21 @@ def pit(
       density
     """
     y, mixture = prepared(y, prediction)
-    labels = ["all targets"] if joint else _labels(names, mixture.n)
-    values = _joint_pit(y, mixture)[:, None] if joint else np.asarray(metrics.pit(y, mixture))
-    rows = _fewest(values)
+    labels = ["all targets"] if joint else _drawing.labels(names, mixture.n)
+    values = _drawing.joint_pit(y, mixture)[:, None] if joint else np.asarray(metrics.pit(y, mixture))
+    rows = _drawing.fewest(values)
     edges = np.linspace(0, 1, int(np.clip(rows // 10, 5, 20)) + 1)
     bins = len(edges) - 1
-    low, high = _chance(rows, 1 / bins) * bins
-    ax = _axes(ax)
-    ax.axhspan(low, high, color=PALE, linewidth=0, label=f"{_percent(CHANCE)} band if right")
+    low, high = _drawing.chance(rows, 1 / bins) * bins
+    ax = _drawing.axes(ax)
+    ax.axhspan(low, high, color=PALE, linewidth=0, label=f"{_drawing.percent(CHANCE)} band if right")
     ax.axhline(1, color=GREY, linewidth=0.8)
     for j, label in enumerate(labels):
-        height = np.histogram(_finite(values[:, j]), edges, density=True)[0]
-        ax.stairs(height, edges, fill=False, baseline=None, linewidth=1.6, **_line(j), label=label)
+        height = np.histogram(_drawing.finite(values[:, j]), edges, density=True)[0]
+        ax.stairs(height, edges, fill=False, baseline=None, linewidth=1.6, **_drawing.line(j), label=label)
     ax.set(xlabel="joint PIT" if joint else "PIT", ylabel="density", xlim=(0, 1))
     ax.set_ylim(0, max(1.05 * high, 1.05 * ax.dataLim.y1))
-    return _with_legend(ax)
+    return _drawing.with_legend(ax)
 
 
 def predicted_observed(
@@ -264,22 +263,27 @@ def predicted_observed(
     """
     y, mixture = prepared(y, prediction)
     (j,) = check_index([target], mixture.n)
-    means, aleatoric, epistemic = _moments(_keeping_parts(prediction))
+    means, aleatoric, epistemic = _drawing.moments(_drawing.keeping_parts(prediction))
     seen, known = np.asarray(y)[:, j], ~np.isnan(np.asarray(y)[:, j])
-    _fewest(seen[:, None])
+    _drawing.fewest(seen[:, None])
     seen, mean, variance = seen[known], means[known, j], (aleatoric + epistemic)[known, j, j]
-    label, std = _label(name, j), np.sqrt(np.where(np.isfinite(variance), variance, np.nan))
-    limits = _padded(np.concatenate([seen, mean]))
-    ax = _axes(ax)
+    label, std = _drawing.label(name, j), np.sqrt(np.where(np.isfinite(variance), variance, np.nan))
+    limits = _drawing.padded(np.concatenate([seen, mean]))
+    ax = _drawing.axes(ax)
     if len(seen) > POINTS:
         cells = ax.hexbin(mean, seen, gridsize=50, extent=(*limits, *limits), bins="log", mincnt=1, linewidths=0.1)
         ax.figure.colorbar(cells, ax=ax, label="rows", shrink=0.8)
     else:
-        style: dict[str, Any] = {"color": BLUE, "ecolor": _tint(BLUE, 0.4), "markersize": 3, "elinewidth": 0.8}
+        style: dict[str, Any] = {
+            "color": BLUE,
+            "ecolor": _drawing.tint(BLUE, 0.4),
+            "markersize": 3,
+            "elinewidth": 0.8,
+        }
         ax.errorbar(mean, seen, xerr=std, fmt="o", label="mean ± std", **style)
     ax.plot(limits, limits, color=ORANGE, linewidth=1, zorder=3, label="observed = predicted")
     ax.set(xlabel=f"predicted {label}", ylabel=f"observed {label}", xlim=limits, ylim=limits, aspect="equal")
-    return _with_legend(ax)
+    return _drawing.with_legend(ax)
 
 
 def sparsification(
@@ -300,190 +304,14 @@ def sparsification(
       share of rows left out
     """
     y, mixture = prepared(y, prediction)
-    _fewest(y)
-    labels = _labels(names, mixture.n)
+    _drawing.fewest(y)
+    labels = _drawing.labels(names, mixture.n)
     fraction, error, oracle = (np.asarray(part) for part in metrics.sparsification(y, mixture))
-    ax = _axes(ax)
+    ax = _drawing.axes(ax)
     for j, label in enumerate(labels):
-        ax.plot(fraction, error[:, j], **_line(j), linewidth=2, label=label)
-        ax.plot(fraction, oracle[:, j], **_line(j), linewidth=0.8)
+        ax.plot(fraction, error[:, j], **_drawing.line(j), linewidth=2, label=label)
+        ax.plot(fraction, oracle[:, j], **_drawing.line(j), linewidth=0.8)
     ax.plot([], [], color=GREY, linewidth=0.8, label="oracle")
     ax.set(xlabel="share of rows left out", ylabel="RMSE / RMSE of all rows", xlim=(0, 1))
     ax.set_ylim(bottom=0)
-    return _with_legend(ax)
-
-
-def _axes(ax: "Axes | None") -> "Axes":
-    """These axes, or those of a new figure."""
-    if ax is not None:
-        return ax
-    from matplotlib.figure import Figure
-
-    ax = Figure(figsize=(5.0, 4.0), layout="constrained").subplots()
-    ax.spines[["top", "right"]].set_visible(False)
-    ax.grid(alpha=0.25)
-    return ax
-
-
-def _with_legend(ax: "Axes") -> "Axes":
-    """The axes with a legend above them, in columns as wide as the longest label allows."""
-    handles, labels = ax.get_legend_handles_labels()
-    columns = int(np.clip(60 // (8 + max(map(len, labels))), 1, len(labels)))
-    ax.legend(
-        handles,
-        labels,
-        loc="lower left",
-        bbox_to_anchor=(0, 1.01),
-        borderaxespad=0,
-        ncols=columns,
-        frameon=False,
-        fontsize="small",
-    )
-    return ax
-
-
-def _line(j: int) -> dict[str, Any]:
-    """Colour and dashes of target j."""
-    turn, colour = divmod(j, len(COLOURS))
-    return {"color": COLOURS[colour], "linestyle": DASHES[turn % len(DASHES)]}
-
-
-def _tint(colour: str, depth: float) -> tuple[float, ...]:
-    """The colour thinned with white: all white at depth 0."""
-    from matplotlib.colors import to_rgb
-
-    return tuple(1 - depth * (1 - part) for part in to_rgb(colour))
-
-
-def _labels(names: Sequence[str] | None, n: int) -> list[str]:
-    if names is not None and (isinstance(names, str) or len(names) != n):
-        raise ValueError(f"names must hold one for each of {n} targets; got {names!r}")
-    return [_label(None if names is None else names[j], j) for j in range(n)]
-
-
-def _label(name: str | None, j: int) -> str:
-    """The name of target j as matplotlib prints it unchanged: no formulas, not hidden, one line of bounded length."""
-    text = f"y{j}" if name is None else " ".join(str(name).split())
-    text = text if len(text) <= 40 else f"{text[:28]}…{text[-11:]}"
-    return (" " if text.startswith("_") else "") + text.replace("$", r"\$")
-
-
-def _keeping_parts(prediction: Prediction) -> Mixture:
-    """The prediction as a mixture whose members stay a NIW if they were, and so keep both parts of the covariance."""
-    as_mixture(prediction)  # refuses what is not a prediction
-    return prediction if isinstance(prediction, Mixture) else Mixture(jax.tree.map(lambda leaf: leaf[None], prediction))
-
-
-def _moments(mixture: Mixture) -> tuple[np.ndarray, ...]:
-    """Mean (N, n), aleatoric and epistemic covariance (N, n, n)."""
-    mean, aleatoric, epistemic = _parts(mixture)
-    return np.asarray(mean), np.asarray(aleatoric), np.asarray(epistemic)
-
-
-@jax.jit
-def _parts(mixture: Mixture) -> tuple[Array, Array, Array]:
-    return mixture.mean(), mixture.aleatoric(), mixture.epistemic()
-
-
-_interval = jax.jit(Mixture.interval)
-_region_radius = jax.jit(Mixture.region_radius, static_argnames="draws")
-
-
-def _radius_of_pair(mixture: Mixture, rows: np.ndarray, pair: list[int], coverage: float) -> np.ndarray:
-    """Standard deviations from the mean within which both targets of each row lie with that probability."""
-    members = jax.tree.map(lambda leaf: leaf[:, rows], mixture.components())
-    return np.asarray(_region_radius(Mixture(members.marginal(pair)), coverage, jax.random.key(0), draws=DRAWS))
-
-
-def _boundary(centre: np.ndarray, covariance: np.ndarray, radius: np.ndarray) -> np.ndarray:
-    """Points of the ellipses, (rows, 100, 2): centre + r C (cos φ, sin φ) with C Cᵀ the 2 × 2 covariance."""
-    angle = np.linspace(0, 2 * np.pi, 100)
-    across = np.sqrt(covariance[:, 0, 0])
-    slope = covariance[:, 0, 1] / across
-    up = np.sqrt(np.maximum(covariance[:, 1, 1] - slope**2, 0.0))  # the targets may be one line
-    x = across[:, None] * np.cos(angle)
-    y = slope[:, None] * np.cos(angle) + up[:, None] * np.sin(angle)
-    return centre[:, None] + radius[:, None, None] * np.stack([x, y], axis=-1)
-
-
-def _draw_ellipses(ax: "Axes", points: np.ndarray, colour: str, label: str, filled: bool) -> None:
-    for number, outline in enumerate(points):
-        (patch,) = ax.fill(*outline.T, facecolor=(colour, 0.1 if filled else 0.0), edgecolor=colour, linewidth=1)
-        patch.set_label(label if number == 0 else "_")
-
-
-def _spread_rows(values: np.ndarray, preferred: np.ndarray) -> np.ndarray:
-    """A few of the preferred rows (of all, if there are none), evenly spaced in the order of their values."""
-    order = np.argsort(values, kind="stable")
-    order = order[preferred[order]] if preferred.any() else order
-    return order[np.unique(np.linspace(0, len(order) - 1, ELLIPSES).astype(int))]
-
-
-def _rows_of(rows: Any, count: int) -> np.ndarray:
-    try:
-        return np.atleast_1d(np.arange(count)[rows])
-    except IndexError:
-        raise ValueError(f"rows must be numbers from 0 to {count - 1}; got {rows}") from None
-
-
-def _pair_of(targets: Sequence[int], n: int) -> list[int]:
-    pair = check_index(targets, n)
-    if len(pair) != 2:
-        raise ValueError(f"an ellipse needs two targets; got {tuple(targets)}")
-    return list(pair)
-
-
-def _sorted(x: ArrayLike, count: int) -> tuple[np.ndarray, np.ndarray]:
-    """The order of x, (N,), and x in this order."""
-    (x,) = floats(x=x)
-    check_same("x", x, (count,), "the prediction's rows")
-    values = np.asarray(x)
-    if not np.isfinite(values).all():
-        row = int(np.flatnonzero(~np.isfinite(values))[0])
-        raise ValueError(f"x must be finite; got {values[row]} in row {row}")
-    order = np.argsort(values, kind="stable")
-    return order, values[order]
-
-
-def _percent(share: float) -> str:
-    return f"{100 * share:.4g}%"
-
-
-def _probability(coverage: float) -> float:
-    if not 0 < coverage < 1:
-        raise ValueError(f"coverage is a probability between 0 and 1; got {coverage}")
-    return float(coverage)
-
-
-def _joint_pit(y: Array, mixture: Mixture) -> np.ndarray:
-    """Joint PIT of the rows that are complete and have a covariance."""
-    complete = ~np.isnan(np.asarray(y)).any(axis=1)
-    return _finite(np.asarray(metrics.joint_pit(y, mixture))[complete])
-
-
-def _finite(values: Any) -> np.ndarray:
-    values = np.asarray(values)
-    return values[np.isfinite(values)]
-
-
-def _fewest(values: Any) -> int:
-    """How often the target least often observed was, of those that ever were; values are (N, n) with NaN."""
-    counts = np.isfinite(np.asarray(values)).sum(axis=0)
-    if not counts.any():
-        raise ValueError(f"nothing was observed: all values of shape {np.shape(values)} are missing")
-    return int(counts[counts > 0].min())
-
-
-def _chance(rows: int, share: Any) -> np.ndarray:
-    """Ends of the band in which the observed share of so many rows lies with probability `CHANCE`, (2, ...)."""
-    from scipy.stats import binom
-
-    tail = (1 - CHANCE) / 2
-    return np.stack([binom.ppf(p, rows, share) / rows for p in (tail, 1 - tail)])
-
-
-def _padded(values: np.ndarray) -> tuple[float, float]:
-    """Limits of an axis a little wider than the values."""
-    low, high = float(values.min()), float(values.max())
-    room = 0.04 * (high - low) or 1.0
-    return low - room, high + room
+    return _drawing.with_legend(ax)

@@ -84,6 +84,33 @@ def log_density(L: Array, d: Array, df: Array, spread: Array, observed: Array | 
     return centred + log_t_kernel(q, df, spread, count) - half_logdet
 
 
+def root(q: Array) -> Array:
+    """√q, with the slope 0 at q = 0, where a distance has its minimum, not ∞."""
+    at_zero = q == 0
+    return jnp.where(at_zero, 0.0, jnp.sqrt(jnp.where(at_zero, 1.0, q)))
+
+
+def _standard_t(key: Array, df: Array, n: int) -> Array:
+    r"""Draws of a standard t with df = m, (...) -> (..., n), without gamma variates, which take a loop.
+
+    Two of its coordinates have the radius √(m (U^{-2/m} − 1)) for a uniform U, √(−2 ln U) at m = ∞; the next two, given
+    these, are those of a t with m + 2 and the scale √((m + radius²)/(m + 2)), and so on.
+    """
+    radius_key, angle_key = jax.random.split(key)
+    pairs = (-(-n // 2), *df.shape)
+    exponential = jax.random.exponential(radius_key, pairs, df.dtype)  # −ln U
+    angle = 2 * math.pi * jax.random.uniform(angle_key, pairs, df.dtype)
+    widening, z = jnp.ones_like(df), []
+    for k in range(pairs[0]):
+        power = 2 * exponential[k] / (df + 2 * k)
+        tiny = power < 1e-30
+        growth = jnp.where(tiny, 1.0, jnp.expm1(power) / jnp.where(tiny, 1.0, power))
+        radius = jnp.sqrt(widening * 2 * exponential[k] / (1 + 2 * k / df) * growth)
+        z += [radius * jnp.cos(angle[k]), radius * jnp.sin(angle[k])]
+        widening = widening * jnp.exp(power)
+    return jnp.stack(z[:n], axis=-1)
+
+
 def entropy_above_gaussian(df: Array, n: int) -> Array:
     """How far the entropy of a t exceeds that of the Gaussian of the same scale: n²/(2m) − A_n(m) + (m+n) A_n'(m)."""
     centred, slope = jax.jvp(lambda m: _gamma.centred_log_gamma_ratio(m, n), (df,), (jnp.ones_like(df),))
@@ -163,17 +190,11 @@ class StudentT:
         return gaussian + entropy_above_gaussian(self.df, self.n)
 
     def sample(self, key: Array, shape: int | Sequence[int] = ()) -> Array:
-        """Draws of y, shape + (..., n): loc + L z √(m/χ²_m)."""
+        """Draws of y, shape + (..., n): loc + L z, z a standard t, two coordinates at a time (`_standard_t`)."""
         batch = (*sample_shape(shape), *self.batch_shape)
-        normal_key, gamma_key = jax.random.split(key)
-        z = jax.random.normal(normal_key, (*batch, self.n), self.loc.dtype)
-        df = jnp.broadcast_to(self.df, batch)
-        finite = jnp.where(jnp.isinf(df), 1.0, df)
-        # ln χ²_m, not χ²_m: the latter underflows for small m.
-        log_chi2_over_df = jax.random.loggamma(gamma_key, finite / 2, dtype=df.dtype) - jnp.log(finite / 2)
-        stretch = jnp.where(jnp.isinf(df), 1.0, jnp.exp(-0.5 * log_chi2_over_df))
+        z = _standard_t(key, jnp.broadcast_to(self.df, batch).astype(self.loc.dtype), self.n)
         step = jnp.sum(same_rank(self.scale_tril, batch, 2) * z[..., None, :], axis=-1)
-        return same_rank(self.loc, batch, 1) + stretch[..., None] * step
+        return same_rank(self.loc, batch, 1) + step
 
     def marginal(self, targets: Sequence[int]) -> "StudentT":
         """The t of some targets, in the given order: same df, their part of loc and S."""
@@ -204,8 +225,7 @@ class StudentT:
     def mahalanobis(self, y: ArrayLike) -> Array:
         """‖L⁻¹(y − loc)‖, (..., n) -> (...): the distance in units of the scale; `region_radius` bounds it."""
         q = self._squared_distance(y)
-        away = q > 0  # the slope of a distance is taken as 0 at its minimum, not as NaN
-        return jnp.where(away, jnp.sqrt(jnp.where(away, q, 1.0)), 0.0)
+        return root(q)
 
     def _squared_distance(self, y: ArrayLike) -> Array:
         t, (y,) = floats_with(self, y=y)

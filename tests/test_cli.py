@@ -84,7 +84,7 @@ def test_predictions_are_those_of_the_estimator(trained, run, tmp_path):
     code, said, error = run("predict", trained / "model.mder", trained / "test.csv", "-o", out, "--coverage", "0.8")
     assert (code, said, error) == (0, f"{out}: 60 rows, 2 targets\n", "")
     table, got = pd.read_csv(trained / "test.csv"), pd.read_csv(out)
-    X = np.column_stack([table["x"], table["w"], table["group"] == "u", table["group"] == "v"]).astype(np.float32)
+    X = np.column_stack([table["x"], table["w"], table["group"] == "u", table["group"] == "v"])
     model = MDERRegressor.load(trained / "model.mder")
     parts, (lower, upper) = model.predict_uncertainty(X), model.predict_interval(X, coverage=0.8)
     for j, name in enumerate("ab"):
@@ -137,7 +137,7 @@ def test_training_again_gives_the_same_model_and_json(trained, run, tmp_path):
         "features": ["x", "w", "group"],
         "targets": ["a", "b"],
     }
-    X = np.float32([[0.1, 0.2, 1, 0], [1, -1, 0, 1]])
+    X = np.float64([[0.1, 0.2, 1, 0], [1, -1, 0, 1]])
     first, again = (MDERRegressor.load(path) for path in (trained / "model.mder", tmp_path / "m.mder"))
     np.testing.assert_array_equal(again.predict(X), first.predict(X))
     assert names(tmp_path) == ["m.mder"]

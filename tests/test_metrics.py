@@ -18,7 +18,7 @@ from mder_jax.mixture import Mixture
 
 NAN = np.nan
 KEY = jax.random.key(7)
-SAMPLE = jax.jit(_scores.sample, static_argnums=2)
+SAMPLE = jax.jit(Mixture.sample, static_argnums=2)
 ENERGY, VARIOGRAM = jax.jit(_scores.energy_of_draws), jax.jit(_scores.variogram_of_draws, static_argnums=2)
 ROW_SCORES = ("nll", "crps", "energy_score", "variogram_score", "joint_pit", "pit")
 

@@ -72,7 +72,8 @@ def page_of(y, prediction, names, uncertainty, **options):
     half = 2 * np.sqrt(np.diagonal(uncertainty.total, axis1=1, axis2=2))
     options = {"title": "Evaluation", "facts": {"model": "a.mder"}} | options
     ends = {"lower": uncertainty.mean - half, "upper": uncertainty.mean + half}
-    return _page.evaluation_page(y, prediction, names, uncertainty=uncertainty, **ends, **options)
+    report = metrics.report(y, prediction, options.pop("coverage", 0.9), names)
+    return _page.evaluation_page(y, prediction, report, uncertainty=uncertainty, **ends, **options)
 
 
 NAMES = ["price (EUR)", SCRIPT, "$x & _y 价格"]

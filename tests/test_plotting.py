@@ -14,7 +14,7 @@ from matplotlib.figure import Figure
 from matplotlib.path import Path
 
 import mder_jax as mder
-from mder_jax import plotting
+from mder_jax import _drawing, plotting
 
 N, n = 40, 3
 
@@ -142,7 +142,7 @@ def test_ellipse_of_a_mixture_holds_the_stated_share(mixture):
     members = zip(np.asarray(t.loc)[:, 7], S, np.asarray(t.df)[:, 7], strict=True)
     parts = [scipy.stats.multivariate_t(loc, S, df).rvs(draws, random_state=rng) for loc, S, df in members]
     inside = Path(outline).contains_points(np.concatenate(parts)[:, 1:])
-    noise = np.sqrt(0.7 * 0.3 * (1 / inside.size + 1 / plotting.DRAWS))
+    noise = np.sqrt(0.7 * 0.3 * (1 / inside.size + 1 / _drawing.DRAWS))
     assert abs(inside.mean() - 0.7) < 4 * noise + 2e-3  # a polygon of 100 corners is smaller by 0.1 %
 
 
@@ -150,13 +150,13 @@ def test_ellipses_choose_spread_rows_whose_targets_were_seen(niw, y):
     ax = plotting.ellipses(niw, targets=(0, 1), y=y)
     points = np.stack(label_of(ax.lines, "observed").get_data(), axis=-1)
     means = np.stack(label_of(ax.lines, "mean").get_data(), axis=-1)
-    assert points.shape == (plotting.ELLIPSES, 2) and np.isfinite(points).all()
+    assert points.shape == (_drawing.ELLIPSES, 2) and np.isfinite(points).all()
     rows = [int(np.flatnonzero((y[:, :2] == point).all(axis=1))[0]) for point in points]
     all_means = np.asarray(niw.mu)[:, :2]
     np.testing.assert_allclose(all_means[rows], means)
     complete = all_means[np.isfinite(y[:, :2]).all(axis=1), 0]
     assert means[0, 0] == complete.min() and means[-1, 0] == complete.max()
-    assert [len(line.get_xdata()) for line in ax.lines].count(2) == plotting.ELLIPSES
+    assert [len(line.get_xdata()) for line in ax.lines].count(2) == _drawing.ELLIPSES
 
 
 def test_rows_without_a_covariance_have_no_ellipse():
@@ -249,7 +249,7 @@ def test_predicted_observed_has_a_point_with_its_std_for_each_observation(studen
 
 def test_predicted_observed_of_many_rows_counts_each_once():
     rng = np.random.default_rng(0)
-    rows = plotting.POINTS + 100
+    rows = _drawing.POINTS + 100
     t = mder.StudentT(4.0, normal(rng, rows, 1), jnp.ones((rows, 1, 1)))
     ax = plotting.predicted_observed(np.asarray(t.loc) + rng.normal(size=(rows, 1)), t)
     assert ax.collections[0].get_array().sum() == rows

@@ -15,8 +15,9 @@ from hypothesis import strategies as st
 
 from mder_jax import _tables
 from mder_jax._encoding import Column, Encoding, Rows, prediction_columns, prediction_names, read_rows
+from mder_jax._files import draft
 from mder_jax._survey import check_training, learn
-from mder_jax._tables import TableError, check_output, draft, open_table, write_table
+from mder_jax._tables import TableError, check_output, open_table, write_table
 
 
 def csv_file(folder, text):
@@ -55,10 +56,10 @@ def test_numbers_are_those_of_pandas(tmp_path, ending, rows):
     encoding, data = read(path, ["height", "age", "city", "member"], ["weight"])
     expected = pd.get_dummies(frame.drop(columns="weight"), columns=["city"])
     names = ["height", "age", *sorted(c for c in expected if c.startswith("city_")), "member"]
-    np.testing.assert_array_equal(data.X, expected[names].to_numpy(np.float32))
+    np.testing.assert_array_equal(data.X, expected[names].to_numpy(np.float64))
     np.testing.assert_array_equal(data.Y[:, 0], frame["weight"])
     np.testing.assert_array_equal(data.numbers, np.arange(rows))
-    assert data.X.dtype == np.float32 and data.Y.dtype == np.float64
+    assert data.X.dtype == data.Y.dtype == np.float64
     assert encoding.features[2].categories == tuple(sorted(frame["city"].unique()))
 
 
@@ -98,7 +99,7 @@ def test_spellings_of_numbers_of_booleans_and_of_nothing(tmp_path):
     text = " a, b ,y,z\n1,TRUE,+1.5,\n 2 ,false,-1e-3,NA\n.5,True,7.,NaN\n1E3,False,0,null\n4,true,1, 3\n"
     encoding, data = read(csv_file(tmp_path, text), ["a", "b"], ["y", "z"])
     assert [column.kind for column in encoding.features] == ["number", "boolean"]
-    np.testing.assert_array_equal(data.X, np.float32([[1, 1], [2, 0], [0.5, 1], [1000, 0], [4, 1]]))
+    np.testing.assert_array_equal(data.X, np.float64([[1, 1], [2, 0], [0.5, 1], [1000, 0], [4, 1]]))
     np.testing.assert_array_equal(data.Y[:, 0], [1.5, -1e-3, 7, 0, 1])
     np.testing.assert_array_equal(data.Y[:, 1], [np.nan] * 4 + [3])
 
@@ -125,7 +126,7 @@ def test_parquet_types(tmp_path):
     )
     encoding, data = read(path, ["small", "huge", "half", "exact", "large", "coded"], ["y"])
     assert [column.kind for column in encoding.features] == ["number"] * 4 + ["category"] * 2
-    np.testing.assert_array_equal(data.X[0], np.float32([1, 2**60, 0.5, 1, 1, 0, 1, 0]))
+    np.testing.assert_array_equal(data.X[0], np.float64([1, 2**60, 0.5, 1, 1, 0, 1, 0]))
     np.testing.assert_array_equal(data.Y[:, 0], [np.nan, 1, 2])
 
 
@@ -243,7 +244,7 @@ def test_a_larger_table_is_represented_by_rows_drawn_evenly(tmp_path):
 
 def one_target(X, Y):
     encoding = Encoding((Column("a", "number"), Column("b", "category", ("u",))), (Column("y", "number"),))
-    return encoding, Rows(np.float32(X), np.float64(Y), np.arange(len(X)))
+    return encoding, Rows(np.float64(X), np.float64(Y), np.arange(len(X)))
 
 
 @pytest.mark.parametrize(

@@ -1,0 +1,203 @@
+"""What the pictures of `plotting` share: axes, colours, legends, and the numbers they are drawn from."""
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+import jax
+import numpy as np
+from jax import Array
+from jax.typing import ArrayLike
+
+from mder_jax import metrics
+from mder_jax._arrays import check_index, check_same, floats
+from mder_jax._scores import Prediction, as_mixture
+from mder_jax.mixture import Mixture
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+
+# Colours of Okabe and Ito, which people with any colour vision can tell apart; lines beyond them are dashed.
+BLUE, ORANGE, GREEN = "#0072B2", "#D55E00", "#009E73"
+COLOURS = (BLUE, ORANGE, GREEN, "#CC79A7", "#E69F00", "#56B4E9")
+BLACK, GREY, PALE = "#000000", "#666666", "#D9D9D9"
+DASHES = ("-", "--", "-.", ":")
+# Ellipses drawn unless rows are named, rows above which points become a density, and share of a band of chance.
+ELLIPSES, POINTS, CHANCE = 6, 500, 0.95
+# Draws behind the radius of a mixture's ellipses: ±0.3 % of coverage at 90 %.
+DRAWS = 10_000
+
+
+def axes(ax: "Axes | None") -> "Axes":
+    """These axes, or those of a new figure."""
+    if ax is not None:
+        return ax
+    from matplotlib.figure import Figure
+
+    ax = Figure(figsize=(5.0, 4.0), layout="constrained").subplots()
+    ax.spines[["top", "right"]].set_visible(False)
+    ax.grid(alpha=0.25)
+    return ax
+
+
+def with_legend(ax: "Axes") -> "Axes":
+    """The axes with a legend above them, in columns as wide as the longest label allows."""
+    handles, labels = ax.get_legend_handles_labels()
+    columns = int(np.clip(60 // (8 + max(map(len, labels))), 1, len(labels)))
+    ax.legend(
+        handles,
+        labels,
+        loc="lower left",
+        bbox_to_anchor=(0, 1.01),
+        borderaxespad=0,
+        ncols=columns,
+        frameon=False,
+        fontsize="small",
+    )
+    return ax
+
+
+def line(j: int) -> dict[str, Any]:
+    """Colour and dashes of target j."""
+    turn, colour = divmod(j, len(COLOURS))
+    return {"color": COLOURS[colour], "linestyle": DASHES[turn % len(DASHES)]}
+
+
+def tint(colour: str, depth: float) -> tuple[float, ...]:
+    """The colour thinned with white: all white at depth 0."""
+    from matplotlib.colors import to_rgb
+
+    return tuple(1 - depth * (1 - part) for part in to_rgb(colour))
+
+
+def labels(names: Sequence[str] | None, n: int) -> list[str]:
+    if names is not None and (isinstance(names, str) or len(names) != n):
+        raise ValueError(f"names must hold one for each of {n} targets; got {names!r}")
+    return [label(None if names is None else names[j], j) for j in range(n)]
+
+
+def label(name: str | None, j: int) -> str:
+    """The name of target j as matplotlib prints it unchanged: no formulas, not hidden, one line of bounded length."""
+    text = f"y{j}" if name is None else " ".join(str(name).split())
+    text = text if len(text) <= 40 else f"{text[:28]}…{text[-11:]}"
+    return (" " if text.startswith("_") else "") + text.replace("$", r"\$")
+
+
+def keeping_parts(prediction: Prediction) -> Mixture:
+    """The prediction as a mixture whose members stay a NIW if they were, and so keep both parts of the covariance."""
+    as_mixture(prediction)  # refuses what is not a prediction
+    return prediction if isinstance(prediction, Mixture) else Mixture(jax.tree.map(lambda leaf: leaf[None], prediction))
+
+
+def moments(mixture: Mixture) -> tuple[np.ndarray, ...]:
+    """Mean (N, n), aleatoric and epistemic covariance (N, n, n)."""
+    mean, aleatoric, epistemic = parts(mixture)
+    return np.asarray(mean), np.asarray(aleatoric), np.asarray(epistemic)
+
+
+@jax.jit
+def parts(mixture: Mixture) -> tuple[Array, Array, Array]:
+    return mixture.mean(), mixture.aleatoric(), mixture.epistemic()
+
+
+interval = jax.jit(Mixture.interval)
+_region_radius = jax.jit(Mixture.region_radius, static_argnames="draws")
+
+
+def radius_of_pair(mixture: Mixture, rows: np.ndarray, pair: list[int], coverage: float) -> np.ndarray:
+    """Standard deviations from the mean within which both targets of each row lie with that probability."""
+    members = jax.tree.map(lambda leaf: leaf[:, rows], mixture.components())
+    return np.asarray(_region_radius(Mixture(members.marginal(pair)), coverage, jax.random.key(0), draws=DRAWS))
+
+
+def boundary(centre: np.ndarray, covariance: np.ndarray, radius: np.ndarray) -> np.ndarray:
+    """Points of the ellipses, (rows, 100, 2): centre + r C (cos φ, sin φ) with C Cᵀ the 2 × 2 covariance."""
+    angle = np.linspace(0, 2 * np.pi, 100)
+    across = np.sqrt(covariance[:, 0, 0])
+    slope = covariance[:, 0, 1] / across
+    up = np.sqrt(np.maximum(covariance[:, 1, 1] - slope**2, 0.0))  # the targets may be one line
+    x = across[:, None] * np.cos(angle)
+    y = slope[:, None] * np.cos(angle) + up[:, None] * np.sin(angle)
+    return centre[:, None] + radius[:, None, None] * np.stack([x, y], axis=-1)
+
+
+def draw_ellipses(ax: "Axes", points: np.ndarray, colour: str, label: str, filled: bool) -> None:
+    for number, outline in enumerate(points):
+        (patch,) = ax.fill(*outline.T, facecolor=(colour, 0.1 if filled else 0.0), edgecolor=colour, linewidth=1)
+        patch.set_label(label if number == 0 else "_")
+
+
+def spread_rows(values: np.ndarray, preferred: np.ndarray) -> np.ndarray:
+    """A few of the preferred rows (of all, if there are none), evenly spaced in the order of their values."""
+    order = np.argsort(values, kind="stable")
+    order = order[preferred[order]] if preferred.any() else order
+    return order[np.unique(np.linspace(0, len(order) - 1, ELLIPSES).astype(int))]
+
+
+def rows_of(rows: Any, count: int) -> np.ndarray:
+    try:
+        return np.atleast_1d(np.arange(count)[rows])
+    except IndexError:
+        raise ValueError(f"rows must be numbers from 0 to {count - 1}; got {rows}") from None
+
+
+def pair_of(targets: Sequence[int], n: int) -> list[int]:
+    pair = check_index(targets, n)
+    if len(pair) != 2:
+        raise ValueError(f"an ellipse needs two targets; got {tuple(targets)}")
+    return list(pair)
+
+
+def ordered(x: ArrayLike, count: int) -> tuple[np.ndarray, np.ndarray]:
+    """The order of x, (N,), and x in this order."""
+    (x,) = floats(x=x)
+    check_same("x", x, (count,), "the prediction's rows")
+    values = np.asarray(x)
+    if not np.isfinite(values).all():
+        row = int(np.flatnonzero(~np.isfinite(values))[0])
+        raise ValueError(f"x must be finite; got {values[row]} in row {row}")
+    order = np.argsort(values, kind="stable")
+    return order, values[order]
+
+
+def percent(share: float) -> str:
+    return f"{100 * share:.4g}%"
+
+
+def probability(coverage: float) -> float:
+    if not 0 < coverage < 1:
+        raise ValueError(f"coverage is a probability between 0 and 1; got {coverage}")
+    return float(coverage)
+
+
+def joint_pit(y: Array, mixture: Mixture) -> np.ndarray:
+    """Joint PIT of the rows that are complete and have a covariance."""
+    complete = ~np.isnan(np.asarray(y)).any(axis=1)
+    return finite(np.asarray(metrics.joint_pit(y, mixture))[complete])
+
+
+def finite(values: Any) -> np.ndarray:
+    values = np.asarray(values)
+    return values[np.isfinite(values)]
+
+
+def fewest(values: Any) -> int:
+    """How often the target least often observed was, of those that ever were; values are (N, n) with NaN."""
+    counts = np.isfinite(np.asarray(values)).sum(axis=0)
+    if not counts.any():
+        raise ValueError(f"nothing was observed: all values of shape {np.shape(values)} are missing")
+    return int(counts[counts > 0].min())
+
+
+def chance(rows: int, share: Any) -> np.ndarray:
+    """Ends of the band in which the observed share of so many rows lies with probability `CHANCE`, (2, ...)."""
+    from scipy.stats import binom
+
+    tail = (1 - CHANCE) / 2
+    return np.stack([binom.ppf(p, rows, share) / rows for p in (tail, 1 - tail)])
+
+
+def padded(values: np.ndarray) -> tuple[float, float]:
+    """Limits of an axis a little wider than the values."""
+    low, high = float(values.min()), float(values.max())
+    room = 0.04 * (high - low) or 1.0
+    return low - room, high + room
