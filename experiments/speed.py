@@ -1,7 +1,7 @@
 """How fast the library is: evidence, training, its growth, and the estimator. What counts are ratios within one run.
 
 Command: ``python -m experiments speed --parts evidence training growth estimator``. Run time on two cores: about two
-minutes for the evidence, five for training, ten for growth, three for the estimator. The peers of the training need
+minutes for the evidence, five for training, ten for growth, eight for the estimator. The peers of the training need
 PyTorch: ``pip install -e '.[bench]'``.
 """
 
@@ -54,7 +54,8 @@ class Config:
     growth_work: float = option(200.0, "growth: GFLOP of matrix products for one timing")
     growth_runs: int = option(3, "growth: processes for each size")
     table_rows: int = option(10_000, "estimator: rows of the table")
-    table_epochs: int = option(50, "estimator: epochs")
+    table_epochs: int = option(200, "estimator: epochs, by default those of MLPRegressor")
+    table_runs: int = option(3, "estimator: fits of each")
 
 
 def run(config: Config) -> dict[str, Any]:
@@ -82,7 +83,7 @@ def _measure(part: str, config: Config) -> dict[str, Any]:
     if part == "evidence":
         return _speed_evidence.measure(config.points, config.sizes, config.compile_up_to, config.repeats, config.seed)
     if part == "estimator":
-        return _speed_estimator.measure(config.table_rows, config.table_epochs, config.repeats, config.seed)
+        return _speed_estimator.measure(config.table_rows, config.table_epochs, config.table_runs, config.seed)
     job = Job(config.members, config.rows, batch=config.batch, epochs=config.epochs, seed=config.seed)
     if part == "training":
         return _speed_training.measure(job, config.turn_epochs, config.repeats, config.whole_runs)

@@ -435,3 +435,50 @@ def test_wrong_arguments():
         mixture.quantiles(0.5)
     with pytest.raises(ValueError, match=r"coverage is a probability between 0 and 1; got 1\.5"):
         mixture.interval(1.5)
+
+
+def test_a_target_that_was_not_observed_is_left_out_exactly():
+    t = students(n=3)
+    y = jnp.array([0.3, jnp.nan, -1.0])
+    expected = np.log(np.mean([scipy_density(marginal, y[jnp.array([0, 2])]) for marginal in each(t.marginal([0, 2]))]))
+    np.testing.assert_allclose(Mixture(t).log_prob(y, missing=True), expected, rtol=1e-12)
+    np.testing.assert_allclose(Mixture(t).log_prob(jnp.full(3, jnp.nan), missing=True), 0.0, atol=1e-14)
+    whole = jnp.array([0.3, 2.0, -1.0])
+    np.testing.assert_allclose(Mixture(t).log_prob(whole, missing=True), Mixture(t).log_prob(whole), rtol=1e-12)
+
+
+def each(t):
+    return [jax.tree.map(lambda leaf, i=i: leaf[i], t) for i in range(len(t.df))]
+
+
+def scipy_density(t, y):
+    shape = np.asarray(t.scale_tril @ t.scale_tril.T)
+    if np.isinf(t.df):
+        return scipy.stats.multivariate_normal.pdf(y, t.loc, shape)
+    return scipy.stats.multivariate_t.pdf(y, t.loc, shape, df=float(t.df))
+
+
+def test_distance_by_the_covariance_of_the_mixture():
+    mixture = Mixture(niws(batch=(4,)))
+    y = jnp.asarray(np.random.default_rng(1).normal(size=(4, 2)))
+    d = np.asarray(y - mixture.mean())
+    expected = np.sqrt(np.einsum("ri,rij,rj->r", d, np.linalg.inv(mixture.total()), d))
+    np.testing.assert_allclose(mixture.mahalanobis(y), expected, rtol=1e-10)
+    several = jnp.stack([y, y + 1])
+    np.testing.assert_allclose(mixture.mahalanobis(several)[0], expected, rtol=1e-10)
+    assert np.isnan(mixture.mahalanobis(y.at[2, 0].set(jnp.nan))).tolist() == [False, False, True, False]
+    slope = jax.grad(lambda y: mixture.mahalanobis(y).sum())(mixture.mean())
+    np.testing.assert_array_equal(slope, 0.0)
+
+
+def test_region_holds_its_share_of_draws():
+    mixture, draws = Mixture(niws(batch=(3,))), 20_000
+    radius = mixture.region_radius(0.8, jax.random.key(0), draws)
+    inside = mixture.mahalanobis(mixture.sample(jax.random.key(1), draws)) <= radius[None]
+    np.testing.assert_allclose(inside.mean(axis=0), 0.8, atol=4 * np.sqrt(2 * 0.16 / draws))
+    one = Mixture(niws(size=1, batch=(3,)))
+    exact = one.region_radius(0.8, jax.random.key(0))
+    held = one.mahalanobis(one.sample(jax.random.key(1), draws)) <= exact[None]
+    np.testing.assert_allclose(held.mean(axis=0), 0.8, atol=4 * np.sqrt(0.16 / draws))
+    with pytest.raises(ValueError, match=r"probability.*1\.2"):
+        mixture.region_radius(1.2, jax.random.key(0))

@@ -72,7 +72,7 @@ def page_of(y, prediction, names, uncertainty, **options):
     half = 2 * np.sqrt(np.diagonal(uncertainty.total, axis1=1, axis2=2))
     options = {"title": "Evaluation", "facts": {"model": "a.mder"}} | options
     ends = {"lower": uncertainty.mean - half, "upper": uncertainty.mean + half}
-    report = metrics.report(y, prediction, options.pop("coverage", 0.9), names)
+    report = options.pop("report", None) or metrics.report(y, prediction, options.pop("coverage", 0.9), names)
     return _page.evaluation_page(y, prediction, report, uncertainty=uncertainty, **ends, **options)
 
 
@@ -195,12 +195,13 @@ def test_numbers_have_the_digits_that_count(value, unit, shown):
 
 def test_wrong_arguments_are_named(case):
     y, mixture, uncertainty = case
+    report = metrics.report(y, mixture, 0.9, NAMES)
     with pytest.raises(ValueError, match="50 rows; got 2"):
-        page_of(y, mixture, NAMES, uncertainty, rows=["a", "b"])
+        page_of(y, mixture, NAMES, uncertainty, rows=["a", "b"], report=report)
     with pytest.raises(ValueError, match="nothing was observed"):
-        page_of(np.full_like(y, np.nan), mixture, NAMES, uncertainty)
+        page_of(np.full_like(y, np.nan), mixture, NAMES, uncertainty, report=report)
     with pytest.raises(ValueError, match=r"lower must have shape \(40, 3\)"):
-        page_of(y[:40], mixture, NAMES, uncertainty)
+        page_of(y[:40], mixture, NAMES, uncertainty, report=report)
 
 
 @pytest.mark.skipif(not shutil.which("chromium"), reason="needs Debian's chromium")

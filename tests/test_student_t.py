@@ -134,3 +134,23 @@ def test_region_of_a_coverage_holds_that_share_of_samples(n):
 def test_gradient_at_the_location_is_zero_not_nan(method):
     t = example(3)
     np.testing.assert_array_equal(jax.grad(getattr(t, method))(t.loc), 0)
+
+
+@pytest.mark.parametrize("df", [0.7, 3.0, np.inf])
+def test_draws_have_the_distribution_of_scipys(df):
+    draws = 4000
+    t = mder.StudentT(df, jnp.zeros(3), jnp.eye(3))
+    x = np.asarray(t.sample(jax.random.key(3), draws))
+    reference = scipy.stats.norm if np.isinf(df) else scipy.stats.t(df)
+    for j in range(3):
+        assert scipy.stats.kstest(x[:, j], reference.cdf).pvalue > 1e-4
+    squared = np.sum(x**2, axis=1) / 3
+    radial = scipy.stats.chi2(3, scale=1 / 3) if np.isinf(df) else scipy.stats.f(3, df)
+    assert scipy.stats.kstest(squared, radial.cdf).pvalue > 1e-4
+    direction = x / np.linalg.norm(x, axis=1, keepdims=True)
+    np.testing.assert_allclose(direction.T @ direction / draws, np.eye(3) / 3, atol=4 / np.sqrt(draws))
+
+
+def test_distance_of_what_was_not_observed_is_not_zero():
+    t = mder.StudentT(4.0, jnp.zeros(2), jnp.eye(2))
+    assert np.isnan(t.mahalanobis(jnp.array([1.0, jnp.nan]))) and np.isnan(t.joint_pit(jnp.array([jnp.nan, 1.0])))

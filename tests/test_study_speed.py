@@ -74,7 +74,7 @@ def test_speed_names_an_unknown_part():
 
 def test_speed_measures_the_estimator():
     with jax.numpy_dtype_promotion("standard"), jax.numpy_rank_promotion("allow"):
-        results = speed.run(speed.Config(parts=("estimator",), table_rows=60, table_epochs=2, repeats=1))
+        results = speed.run(speed.Config(parts=("estimator",), table_rows=60, table_epochs=2, table_runs=1))
     text = speed.report(results)
     assert "MLPRegressor 10 times against MDERRegressor" in text and "60 rows" in text
     assert all(len(seconds) == 1 and seconds[0] > 0 for seconds in results["estimator"]["seconds"].values())
