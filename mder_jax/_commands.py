@@ -46,12 +46,19 @@ def train(options: argparse.Namespace) -> Result:
         "members": model.members,
         "rows": len(data.X),
         "calibration_rows": 0 if held_out is None else len(held_out.X),
+        "calibration": None if held_out is None else _calibration(model),
         "features": [column.name for column in encoding.features],
         "targets": encoding.target_names,
         "seconds": round(time.monotonic() - start, 3),
     }
     sizes = f"{model.members} members, {len(data.X):,} rows, {len(encoding.features)} features"
-    return result, f"{options.out}: {sizes}, {len(encoding.targets)} targets, {result['seconds']:.1f} s"
+    text = f"{options.out}: {sizes}, {len(encoding.targets)} targets, {result['seconds']:.1f} s"
+    return result, text if held_out is None else f"{text}\n{model.calibration_}"
+
+
+def _calibration(model: Any) -> dict[str, Any]:
+    """What was found with the rows held out, without the scores of each."""
+    return {"fit": model.calibration_.fit, "coverage": model.calibration_.checks}
 
 
 def _features(table: Table, options: argparse.Namespace) -> list[str]:

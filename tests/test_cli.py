@@ -7,6 +7,7 @@ import signal
 import subprocess
 import sys
 import time
+from types import SimpleNamespace
 
 import jax
 import numpy as np
@@ -134,6 +135,7 @@ def test_training_again_gives_the_same_model_and_json(trained, run, tmp_path):
         "members": 2,
         "rows": 120,
         "calibration_rows": 0,
+        "calibration": None,
         "features": ["x", "w", "group"],
         "targets": ["a", "b"],
     }
@@ -174,6 +176,7 @@ def test_rows_to_calibrate_with_are_held_out(trained, run, tmp_path, monkeypatch
 
     class Stub:
         members = 1
+        calibration_ = SimpleNamespace(fit={"factor": 2.0}, checks=[])
 
         def __init__(self, **settings):
             pass
@@ -193,6 +196,7 @@ def test_rows_to_calibrate_with_are_held_out(trained, run, tmp_path, monkeypatch
     result = json.loads(run("train", *arguments, "--calibrate", rows, "--json")[1])
     assert result["rows"] == len(parts["fit"]) == (90 if rows == "0.25" else 120)
     assert result["calibration_rows"] == len(parts["calibrate"]) == (30 if rows == "0.25" else 60)
+    assert result["calibration"] == {"fit": {"factor": 2.0}, "coverage": []}
     assert not {row.tobytes() for row in parts["fit"]} & {row.tobytes() for row in parts["calibrate"]}
 
 

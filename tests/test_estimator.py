@@ -9,7 +9,7 @@ import polars as pl
 import pytest
 import scipy.stats
 from sklearn.base import clone
-from sklearn.model_selection import GridSearchCV, cross_val_predict
+from sklearn.model_selection import GridSearchCV, cross_val_predict, cross_val_score
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 
@@ -273,6 +273,13 @@ def test_pipelines_searches_clones_and_pickles(data):
     assert search.best_params_["r"] in (0.5, 2.0) and np.isfinite(search.cv_results_["mean_test_score"]).all()
     copy = pickle.loads(pickle.dumps(pipeline))
     np.testing.assert_array_equal(copy.predict(X), pipeline.predict(X))
+
+
+@pytest.mark.slow
+def test_several_processes_fit_at_once(data):
+    small = MDERRegressor(**SMALL | {"max_iter": 3, "members": 2})
+    alone = cross_val_score(small, *data, cv=2)
+    np.testing.assert_allclose(cross_val_score(small, *data, cv=2, n_jobs=2), alone, atol=1e-5)
 
 
 def test_seeds_decide_everything(data):
