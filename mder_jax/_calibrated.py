@@ -81,7 +81,11 @@ def _rows(mixture: Mixture, rows: Any) -> Mixture:
     return jax.tree.map(lambda leaf: np.asarray(leaf)[:, rows], mixture)
 
 
-_rescale = jax.jit(calibration.rescale)
+_program = jax.jit(calibration.rescale)
+
+
+def _rescale(mixture: Mixture, scale: Scale) -> Mixture:
+    return _program(mixture, jax.tree.map(np.float32, scale))  # in the precision of the networks
 
 
 class _Place(NamedTuple):
@@ -118,10 +122,11 @@ def _checks(mixture: Mixture, y: np.ndarray, method: Any, separate: bool) -> lis
         before, z = _rows(mixture, tested), y[tested]
         after = _rescale(before, fit.scale)
         radii = [
-            [calibration.radius_of(scores, c) if len(scores) else np.nan for c in CHECKED]
+            [np.asarray(calibration.radius_of(scores, c)) if len(scores) else np.nan for c in CHECKED]
             for scores in (target_scores, joint_scores)
         ]
-        places.append((z, _place(before, z), _place(after, z), *radii))
+        both = (jax.tree.map(np.asarray, _place(each, z)) for each in (before, after))
+        places.append((z, *both, *radii))
     return [_check(places, number) for number in range(len(CHECKED))]
 
 
@@ -130,9 +135,9 @@ def _check(places: list[Any], number: int) -> CoverageCheck:
     intervals, regions = [], []
     for z, before, after, target_radii, joint_radii in places:
         inside = (before.central <= nominal, after.central <= nominal, after.offset <= target_radii[number])
-        intervals.append(np.stack([np.asarray(part) for part in inside], axis=-1)[np.isfinite(z)])
+        intervals.append(np.stack(inside, axis=-1)[np.isfinite(z)])
         inside = (before.joint_pit <= nominal, after.joint_pit <= nominal, after.distance <= joint_radii[number])
-        regions.append(np.stack([np.asarray(part) for part in inside], axis=-1)[np.isfinite(z).all(axis=1)])
+        regions.append(np.stack(inside, axis=-1)[np.isfinite(z).all(axis=1)])
     interval, region = (np.concatenate(part) for part in (intervals, regions))
     rows = sum(len(place[0]) for place in places)
     return CoverageCheck(

@@ -1,7 +1,9 @@
 """How `MDERRegressor` trains: AdamW whose rate falls along a cosine, and rows that each member holds out."""
 
+import contextlib
 import math
 import warnings
+from collections.abc import Iterator
 from typing import Any
 
 import jax
@@ -40,7 +42,7 @@ def train(model: Any, design: Design, X: np.ndarray, Y: np.ndarray, start: Any, 
     batch = min(kept, batch_size(kept) if model.batch_size == "auto" else int(model.batch_size))
     steps = int(model.max_iter) * -(-kept // batch)
     rate = optax.cosine_decay_schedule(float(model.learning_rate_init), steps)
-    with warnings.catch_warnings():
+    with warnings.catch_warnings(), _usual_promotion():
         if checkpoint is not None:
             warnings.filterwarnings("error", message="interrupted", category=RuntimeWarning)
         try:
@@ -63,6 +65,13 @@ def train(model: Any, design: Design, X: np.ndarray, Y: np.ndarray, start: Any, 
             if str(warning).startswith("interrupted"):
                 raise KeyboardInterrupt from None
             raise
+
+
+@contextlib.contextmanager
+def _usual_promotion() -> Iterator[None]:
+    """Optax's schedules mix integers and floats, which JAX may have been told to refuse."""
+    with jax.numpy_dtype_promotion("standard"), jax.numpy_rank_promotion("allow"):
+        yield
 
 
 def batch_size(rows: int) -> int:

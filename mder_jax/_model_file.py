@@ -144,13 +144,15 @@ def export(predictor: Predictor, path: str | pathlib.Path) -> None:
         [np.asarray(part, np.float32) for part in standardizer]
         for standardizer in (predictor.inputs, predictor.targets)
     )
+    factors = jax.tree.map(np.float32, predictor.scale)
 
     def moments(x: Array) -> dict[str, Array]:
-        mixture = mixture_of(predictor.design, predictor.params, predictor.scale, (x - inputs[0]) / inputs[1])
-        outer = targets[1][:, None] * targets[1]
+        z = (x - inputs[0][None]) / inputs[1][None]
+        mixture = mixture_of(predictor.design, predictor.params, factors, z)
+        outer = (targets[1][:, None] * targets[1])[None]
         covariances = {"aleatoric": mixture.aleatoric(), "epistemic": mixture.epistemic(), "total": mixture.total()}
         scaled = {name: outer * covariance for name, covariance in covariances.items()}
-        return {"mean": targets[0] + targets[1] * mixture.mean()} | scaled
+        return {"mean": targets[0][None] + targets[1][None] * mixture.mean()} | scaled
 
     rows = jax.export.symbolic_shape("rows")[0]
     example = jax.ShapeDtypeStruct((rows, predictor.design.inputs), jnp.float32)

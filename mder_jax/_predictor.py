@@ -225,7 +225,7 @@ class Predictor:
         parts = self.parts(X)
         if radius is None:
             keys = iter(list(jax.random.split(jax.random.key(0), -(-len(X) // BLOCK))))
-            radius = self.each_block(X, lambda mixture: _radius(mixture, coverage, next(keys)))
+            radius = self.each_block(X, lambda mixture: _radius(mixture, np.float32(coverage), next(keys)))
         radii = np.broadcast_to(np.asarray(radius, np.float64), (len(X),))
         return Region(parts.mean, np.linalg.cholesky(parts.total), radii)
 

@@ -21,7 +21,6 @@ from mder_jax._arrays import (
     check_same,
     check_within,
     common_batch,
-    floats,
     floats_with,
     pytree,
     same_rank,
@@ -162,12 +161,12 @@ class Mixture:
 
         Exact for one member. For more it is the quantile of so many draws: ±0.7 % of coverage at 90 % with 2000.
         """
-        (p,) = floats(coverage=coverage)
+        mixture, (p,) = floats_with(self, coverage=coverage)
         check_within(p, 0, 1, "coverage is a probability between 0 and 1")
         if self.size == 1:
-            t = self.member(0)
-            return t.region_radius(coverage) * jnp.sqrt(1 - 2 / t.df)
-        return jnp.quantile(self.mahalanobis(self.sample(key, draws)), p, axis=0)
+            t = mixture.member(0)
+            return t.region_radius(p) * jnp.sqrt(1 - 2 / t.df)
+        return jnp.quantile(mixture.mahalanobis(mixture.sample(key, draws)), p, axis=0)
 
     def sample(self, key: Array, shape: int | Sequence[int] = ()) -> Array:
         """Draws of y, shape + (..., n): all targets of one draw in one row come from one member, each as likely."""

@@ -1,5 +1,6 @@
 r"""The multivariate Student-t as a value; the Gaussian is the one with df = ∞."""
 
+import functools
 import math
 from collections.abc import Sequence
 from typing import NamedTuple
@@ -90,6 +91,7 @@ def root(q: Array) -> Array:
     return jnp.where(at_zero, 0.0, jnp.sqrt(jnp.where(at_zero, 1.0, q)))
 
 
+@functools.partial(jax.jit, static_argnames="n")
 def _standard_t(key: Array, df: Array, n: int) -> Array:
     r"""Draws of a standard t with df = m, (...) -> (..., n), without gamma variates, which take a loop.
 
@@ -263,7 +265,7 @@ class StudentT:
         half = self.marginal_scale() * special.joint_radius(p, df, 1)[..., None]
         return Interval(self.loc - half, self.loc + half)
 
-    def region_radius(self, coverage: float) -> Array:
+    def region_radius(self, coverage: ArrayLike) -> Array:
         """The r for which ‖L⁻¹(y − loc)‖ ≤ r holds all targets at once with probability `coverage`, (...)."""
         p, df = floats(coverage=coverage, df=self.df)
         check_within(p, 0, 1, "coverage is a probability between 0 and 1")

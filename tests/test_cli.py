@@ -38,8 +38,6 @@ def settings_of_a_new_process():
     with (
         pytest.MonkeyPatch.context() as patch,
         jax.enable_x64(False),
-        jax.numpy_dtype_promotion("standard"),
-        jax.numpy_rank_promotion("allow"),
     ):
         patch.setattr(mder_jax, "use_compilation_cache", lambda: None)
         yield

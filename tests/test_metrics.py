@@ -177,6 +177,7 @@ def test_energy_and_variogram_of_draws_are_the_fair_ones_of_scoringrules():
         np.testing.assert_allclose(VARIOGRAM(jnp.asarray(y), jnp.asarray(x), p), fair, rtol=1e-9)
 
 
+@pytest.mark.slow
 def test_energy_score_of_one_target_is_the_crps():
     t, y = members(n=1, rows=400, df=(5.0, 9.0, np.inf)), observations(400, 1)
     difference = (
@@ -338,6 +339,7 @@ def test_missing_targets_are_left_out_of_scores_over_all_rows():
     )
 
 
+@pytest.mark.slow
 def test_missing_targets_in_scores_that_sample():
     y, x = with_holes(), jax.random.normal(KEY, (20, 6, 2))
     y3, x3 = np.concatenate([y, observations(n=1)], axis=1), jnp.concatenate([x, 2 * x[..., :1] ** 2], axis=-1)

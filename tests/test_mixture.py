@@ -189,6 +189,7 @@ def test_a_level_for_each_row_and_target():
     np.testing.assert_allclose(found[2, 1], Mixture(t).ppf(p[2, 1])[2, 1], rtol=1e-14)
 
 
+@pytest.mark.slow
 def test_gaussian_members():
     mixture = line([np.inf, np.inf], [-1.0, 2.0], [1.0, 3.0])
     y = np.linspace(-5, 8, 30)[:, None]
@@ -383,6 +384,7 @@ def test_slope_of_a_quantile_in_its_level_is_one_over_the_density(p):
     np.testing.assert_allclose(slope, np.exp(-mixture.log_prob(mixture.ppf(p))), rtol=1e-12)
 
 
+@pytest.mark.slow
 def test_median_of_members_at_one_place_moves_with_them():
     mixture = line([3.0, 5.0], [1.0, 1.0], [1.0, 2.0])
     gradient = jax.grad(lambda m: m.ppf(0.5)[0])(mixture).members

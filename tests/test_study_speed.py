@@ -68,10 +68,11 @@ def test_speed_leaves_out_a_peer_that_fails_and_says_so():
 
 
 def test_speed_names_an_unknown_part():
-    with pytest.raises(ValueError, match="parts are evidence, training, growth; got evidense"):
+    with pytest.raises(ValueError, match="parts are evidence, training, growth, estimator; got evidense"):
         speed.run(speed.Config(parts=("evidense",)))
 
 
+@pytest.mark.slow
 def test_speed_measures_the_estimator():
     with jax.numpy_dtype_promotion("standard"), jax.numpy_rank_promotion("allow"):
         results = speed.run(speed.Config(parts=("estimator",), table_rows=60, table_epochs=2, table_runs=1))
