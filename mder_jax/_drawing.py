@@ -43,6 +43,7 @@ def with_legend(ax: "Axes") -> "Axes":
     """The axes with a legend above them, in columns as wide as the longest label allows."""
     handles, labels = ax.get_legend_handles_labels()
     columns = int(np.clip(60 // (8 + max(map(len, labels))), 1, len(labels)))
+    ax.locator_params(axis="x", nbins=5)  # long numbers would touch each other
     ax.legend(
         handles,
         labels,
