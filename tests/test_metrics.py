@@ -195,6 +195,7 @@ def test_interval_score_is_scoringrules():
     np.testing.assert_allclose(metrics.interval_score(y, t.interval(0.8), 0.8, reduce=False), expected, rtol=1e-10)
 
 
+@pytest.mark.slow
 def test_coverage_counts():
     y, _, _, prediction = gaussian(stretch=1.5)
     found = metrics.coverage(y, prediction, 0.8)

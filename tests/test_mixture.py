@@ -76,6 +76,7 @@ def test_log_prob_is_the_mean_of_scipys_densities(n):
     np.testing.assert_allclose(Mixture(t).log_prob(y), np.log(np.mean(densities, axis=0)), rtol=1e-9)
 
 
+@pytest.mark.slow
 def test_rows_of_a_batch_and_samples_in_front():
     t = students(3, batch=(4,))
     y = np.random.default_rng(1).normal(size=(5, 4, 2))
@@ -285,6 +286,7 @@ def test_one_niw_is_itself():
     np.testing.assert_array_equal(mixture.member(0).df, mder.predictive(alone).df)
 
 
+@pytest.mark.slow
 def test_identical_members_do_not_disagree():
     one = niws(1, batch=(4,))
     same, alone = Mixture(jax.tree.map(lambda leaf: jnp.repeat(leaf, 3, axis=0), one)), Mixture(one)
@@ -305,6 +307,7 @@ def test_the_order_of_members_does_not_matter():
     np.testing.assert_array_equal(one.member(2).loc, other.member(0).loc)
 
 
+@pytest.mark.slow
 def test_names_of_shapes_and_members():
     mixture = Mixture(niws(3, batch=(4, 5), n=2))
     assert (mixture.size, mixture.n, mixture.batch_shape) == (3, 2, (4, 5))
