@@ -14,7 +14,7 @@ from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 
 import mder_jax as mder
-from mder_jax import MDERRegressor, Mixture, StudentT
+from mder_jax import MDERRegressor, Mixture, StudentT, _calibrated
 from mder_jax._predictor import Region
 
 SMALL = {"hidden_layer_sizes": (16,), "members": 3, "max_iter": 40, "learning_rate_init": 0.02, "random_state": 0}
@@ -316,3 +316,13 @@ def test_pictures(model):
     assert "joint" in model.plot(X, Y, "pit", joint=True).get_xlabel()
     with pytest.raises(ValueError, match="kind must be one of calibration"):
         model.plot(X, Y, "pie")
+
+
+def test_coverage_is_checked_on_the_rows_that_did_not_calibrate():
+    rows, random = 400, np.random.default_rng(0)
+    t = StudentT(np.full((1, rows), 30.0), np.zeros((1, rows, 1)), np.ones((1, rows, 1, 1)))
+    y = random.normal(size=(rows, 1)) * np.where(np.arange(rows) % 2, 10.0, 1.0)[:, None]
+    found = _calibrated.calibrate(jax.tree.map(np.float32, Mixture(t)), np.float32(y), "likelihood", False)
+    before, scaled, conformal = found.checks[1].interval  # one half is ten times as wide as the other half was told
+    assert 0.5 < before < 0.6 and 0.5 < scaled < 0.6 and 0.5 < conformal < 0.6
+    assert found.checks[1].rows == rows and found.checks[1].error == pytest.approx(np.sqrt(0.09 / rows))
