@@ -124,6 +124,7 @@ def test_likelihood_of_one_member_against_scipy():
     assert fit.rows == 30 and fit.method == "likelihood"
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("separate", [False, True])
 def test_slope_is_zero_at_the_optimum(separate):
     mixture = niws(3, 100)

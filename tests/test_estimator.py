@@ -103,6 +103,7 @@ def test_intervals_and_regions_hold_what_they_say(model):
     np.testing.assert_allclose(disc, np.pi)
 
 
+@pytest.mark.slow
 def test_quantiles_are_those_of_the_draws(model):
     X, _ = table(rows=20, seed=3)
     quantiles = model.predict_quantiles(X, [0.25, 0.75])
@@ -283,6 +284,7 @@ def test_seeds_decide_everything(data):
     assert not np.allclose(MDERRegressor(**short | {"random_state": 1}).fit(X, Y).predict(X), same[0])
 
 
+@pytest.mark.slow
 def test_warm_start_goes_on(data):
     X, Y = data
     warm = MDERRegressor(**SMALL | {"warm_start": True}).fit(X, Y)

@@ -435,6 +435,7 @@ class Estimator:
         return one(self.prediction, X[:, 0])
 
 
+@pytest.mark.slow
 def test_scorers_prefer_the_truth_and_take_one_dimensional_y():
     y, loc, std, right = gaussian(300, n=1)
     wide = mder.StudentT(np.inf, loc, 3 * std[..., None])

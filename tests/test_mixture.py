@@ -141,6 +141,7 @@ def test_close_means_far_from_zero_keep_their_digits():
     np.testing.assert_allclose(mixture.epistemic_between(), [[np.var(loc)]], rtol=1e-6)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("members", [long(students(3, n=2, df=9.0)), niws(3, n=2, nu=10.0)], ids=["t", "niw"])
 def test_samples_have_the_stated_moments_and_quantiles(members):
     mixture = Mixture(members)
@@ -395,6 +396,7 @@ def test_median_of_members_at_one_place_moves_with_them():
     np.testing.assert_allclose(gradient.scale_tril, np.zeros((2, 1, 1)), atol=1e-14)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("method", ["ppf", *(long(name) for name in ("log_prob", "cdf", "total", "std"))])
 def test_single_precision_is_near_double(method):
     members, y = niws(4, batch=(50,), n=3), np.random.default_rng(5).normal(size=(50, 3))

@@ -15,6 +15,7 @@ def test_speed_measures_every_form():
     assert "|  2 |" in speed.report(results) and set(results["evidence"]["compile_s"]) == {"1", "2"}
 
 
+@pytest.mark.slow
 def test_speed_measures_training_and_says_that_torch_is_missing(monkeypatch):
     monkeypatch.setitem(sys.modules, "torch", None)
     small = {"members": 2, "rows": 16, "batch": 16, "epochs": 3, "turn_epochs": 2, "repeats": 1, "whole_runs": 1}
