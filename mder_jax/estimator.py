@@ -150,12 +150,12 @@ class MDERRegressor(RegressorMixin, BaseEstimator):
             use_all_cores()
         X, Y, flat, names = self._checked(X, y, reset=True)
         X, Y = rows_to_train_on(X, Y, names)
+        design = self._design(X.shape[1], Y.shape[1])
         again = self.warm_start and hasattr(self, "predictor_")
-        if again and self.predictor_.design != self._design(X.shape[1], Y.shape[1]):
+        if again and self.predictor_.design != design:
             raise ValueError("warm_start goes on with the networks of the last fit; their settings or columns differ")
         inputs = self.predictor_.inputs if again else standardizer_of(X, self.standardize)
         targets = self.predictor_.targets if again else standardizer_of(Y, self.standardize)
-        design = self._design(X.shape[1], Y.shape[1])
         start = self.predictor_.params if again else None
         trained = train(self, design, inputs.forward(X), targets.forward(Y), start, checkpoint)
         self.predictor_ = Predictor(design, jax.tree.map(np.asarray, trained.params), inputs, targets, Scale(1.0, 1.0))
