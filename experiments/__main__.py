@@ -1,11 +1,9 @@
 """The command ``python -m experiments [name] [options]``."""
 
 import argparse
-import multiprocessing
 import pathlib
 import sys
 from collections.abc import Callable
-from concurrent.futures import FIRST_COMPLETED, ProcessPoolExecutor, wait
 
 PROCESSES = 2
 # name: what it shows, and whether it belongs to the paper (and so to the run without a name)
@@ -20,6 +18,7 @@ STUDIES = {
     "uncertainty_types": ("aleatoric and epistemic uncertainty where data are noisy, misfitted or missing", True),
     "cubic": ("the univariate experiment of Amini et al., five methods side by side", True),
     "evidence": ("the closed forms against brute-force integration, and their error in float32", True),
+    "benchmark": ("real tables: this library against what else one would use; --full takes half an hour", False),
     "speed": ("the evidence, training against PyTorch, and how training grows, as ratios", False),
 }
 
@@ -96,23 +95,12 @@ def _in_this_process(name: str, options: argparse.Namespace) -> None:
 
 def _in_processes(chosen: list[str], options: argparse.Namespace, done: Callable[[], None]) -> None:
     """Two studies at a time: compiling and drawing keep one core busy, training all."""
-    from experiments import _progress, _store, _worker
+    from experiments import _pool, _store, _worker
 
-    spawn = multiprocessing.get_context("spawn")
-    told = spawn.Queue()
-    pool = ProcessPoolExecutor(PROCESSES, spawn, _worker.begin, (told, not options.no_cache))
+    work = [(name, options) for name in chosen]
     try:
-        running = {pool.submit(_worker.perform, name, options) for name in chosen}
-        while running:
-            finished, running = wait(running, timeout=0.2, return_when=FIRST_COMPLETED)
-            _progress.pass_on(told)
-            for future in finished:
-                future.result()
-                done()
-        pool.shutdown()
+        _pool.each(_worker.perform, work, PROCESSES, _worker.begin, (not options.no_cache,), done)
     except BaseException:
-        for process in multiprocessing.active_children():
-            process.terminate()
         _store.remove_drafts(options.out)
         raise
 

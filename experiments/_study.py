@@ -23,12 +23,15 @@ from experiments._options import make_config
 
 
 class Study(Protocol):
-    """A module of this folder. Everything but `run` reads saved results alone."""
+    """A module of this folder. Everything but `run` reads saved results alone.
+
+    One that has ``RESUMES`` gets the folder too, to keep there what is done so far.
+    """
 
     Config: type
     CAPTIONS: dict[str, str]
 
-    def run(self, config: Any) -> dict[str, Any]:
+    def run(self, config: Any, *folder: pathlib.Path) -> dict[str, Any]:
         """Compute; what comes back (dicts, lists, numbers, text, arrays) is saved."""
 
     def report(self, results: dict[str, Any]) -> str:
@@ -59,7 +62,7 @@ def compute(name: str, options: argparse.Namespace, folder: pathlib.Path) -> Non
     study = find(name)
     config = make_config(study.Config, options, options.full)
     date, start = datetime.now(UTC), time.perf_counter()
-    results = study.run(config)
+    results = study.run(config, folder) if hasattr(study, "RESUMES") else study.run(config)
     document = {
         "study": name,
         "config": dataclasses.asdict(config),

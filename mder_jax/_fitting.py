@@ -36,13 +36,14 @@ def train(model: Any, design: Design, X: np.ndarray, Y: np.ndarray, start: Any, 
     missing, members, kept = bool(np.isnan(Y).any()), int(model.members), len(X)
     options: dict[str, Any] = {}
     if model.early_stopping and len(X) > 1:
-        held_out = min(math.ceil(model.validation_fraction * len(X)), len(X) - 1, MOST_HELD_OUT)
-        options = _held_out(random, X, Y, members, held_out) | {"patience": int(model.n_iter_no_change)}
+        held_out = rows_held_out(model.validation_fraction, len(X))
+        options = _held_out(random, X, Y, members, held_out)
         kept -= held_out
     batch = min(kept, batch_size(kept) if model.batch_size == "auto" else int(model.batch_size))
-    steps = int(model.max_iter) * -(-kept // batch)
-    rate = optax.cosine_decay_schedule(float(model.learning_rate_init), steps)
-    with warnings.catch_warnings(), _usual_promotion():
+    if options:
+        given = model.n_iter_no_change
+        options["patience"] = patience(kept, batch) if given == "auto" else int(given)
+    with warnings.catch_warnings(), usual_promotion():
         if checkpoint is not None:
             warnings.filterwarnings("error", message="interrupted", category=RuntimeWarning)
         try:
@@ -52,7 +53,7 @@ def train(model: Any, design: Design, X: np.ndarray, Y: np.ndarray, start: Any, 
                 lambda niw, y: mder_nll(niw, y, missing=missing),
                 X,
                 Y,
-                optimizer=optax.adamw(rate, weight_decay=float(model.alpha)),
+                optimizer=optimizer(model.learning_rate_init, model.alpha, int(model.max_iter), kept, batch),
                 epochs=int(model.max_iter),
                 members=members,
                 batch_size=batch,
@@ -68,15 +69,31 @@ def train(model: Any, design: Design, X: np.ndarray, Y: np.ndarray, start: Any, 
 
 
 @contextlib.contextmanager
-def _usual_promotion() -> Iterator[None]:
+def usual_promotion() -> Iterator[None]:
     """Optax's schedules mix integers and floats, which JAX may have been told to refuse."""
     with jax.numpy_dtype_promotion("standard"), jax.numpy_rank_promotion("allow"):
         yield
 
 
+def rows_held_out(fraction: float, rows: int) -> int:
+    """How many of the rows a member does not learn from."""
+    return min(math.ceil(fraction * rows), rows - 1, MOST_HELD_OUT)
+
+
 def batch_size(rows: int) -> int:
     """A fiftieth of the rows, but at least 32 and at most 256."""
     return min(256, max(32, rows // 50))
+
+
+def patience(rows: int, batch: int) -> int:
+    """Epochs without a better validation loss: 50, or fewer if they have more than 1000 steps, but at least 10."""
+    return min(50, max(10, -(-1000 // -(-rows // batch))))
+
+
+def optimizer(rate: float, alpha: float, epochs: int, rows: int, batch: int) -> optax.GradientTransformation:
+    """AdamW with weight decay alpha; its rate falls to 0 along a cosine over all steps."""
+    steps = epochs * -(-rows // batch)
+    return optax.adamw(optax.cosine_decay_schedule(float(rate), steps), weight_decay=float(alpha))
 
 
 def _network(design: Design, start: Any) -> Any:

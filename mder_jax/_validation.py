@@ -30,12 +30,16 @@ def check_settings(model: Any) -> None:
             model.batch_size == "auto" or _is_count(model.batch_size),
             "'auto' or a whole number, 1 or more",
         ),
+        "n_iter_no_change": (
+            model.n_iter_no_change == "auto" or _is_count(model.n_iter_no_change),
+            "'auto' or a whole number, 1 or more",
+        ),
         "validation_fraction": (
             _is_number(model.validation_fraction) and 0 < model.validation_fraction < 1,
             "a share between 0 and 1",
         ),
     }
-    counts = {name: getattr(model, name) for name in ("members", "max_iter", "n_iter_no_change")}
+    counts = {name: getattr(model, name) for name in ("members", "max_iter")}
     rules |= {name: (_is_count(value), "a whole number, 1 or more") for name, value in counts.items()}
     for name, (good, wanted) in rules.items():
         if not good:

@@ -1,6 +1,7 @@
-"""Data of the paper's experiments, as functions of a key."""
+"""Data of the paper's experiments, as functions of a key, and readers of real tables."""
 
 import math
+import pathlib
 from typing import NamedTuple
 
 import jax
@@ -8,7 +9,12 @@ import jax.numpy as jnp
 from jax import Array
 from jax.typing import ArrayLike
 
+from mder_jax import _real_tables
+from mder_jax._real_tables import MissingTableError as MissingTableError
+from mder_jax._real_tables import RealTable
 from mder_jax.student_t import StudentT
+
+REAL_TABLES = tuple(_real_tables.SOURCES)
 
 
 class Table(NamedTuple):
@@ -88,6 +94,18 @@ def student_t(key: Array, points: int, df: float, scale: float = 1.0, n: int = 1
     """
     _check_points(points)
     return StudentT(df, jnp.zeros(n), scale * jnp.eye(n)).sample(key, (points,))
+
+
+def real(name: str, folder: str | pathlib.Path | None = None) -> RealTable:
+    """A real table by name, from a folder or, for some, out of an installed package; none is shipped with this library.
+
+    Args:
+      name: one of `REAL_TABLES`. In the folder it is ``name/data.csv`` or ``name/data.txt``, targets last.
+      folder: None for the one that the environment variable ``MDER_DATA`` names.
+
+    Raises `MissingTableError` with the places that were looked at, and ValueError for a file that is not that table.
+    """
+    return _real_tables.read(name, folder)
 
 
 def _check_points(points: int) -> None:

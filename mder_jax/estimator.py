@@ -76,7 +76,8 @@ class MDERRegressor(RegressorMixin, BaseEstimator):
       early_stopping: each member holds out rows of its own, keeps the parameters that were best on them, and stops when
         they have not been bettered for `n_iter_no_change` epochs.
       validation_fraction: rows that a member holds out, at most 10,000.
-      n_iter_no_change: epochs without a better validation loss.
+      n_iter_no_change: epochs without a better validation loss; "auto" for 50, or those of 1000 steps if they are
+        fewer, but at least 10.
       random_state: seed of initial parameters, held-out rows, shuffles and bootstrap.
       verbose: whether to show a bar.
       warm_start: go on from the networks of the last fit, with its standardisation.
@@ -109,7 +110,7 @@ class MDERRegressor(RegressorMixin, BaseEstimator):
         max_iter: int = 500,
         early_stopping: bool = True,
         validation_fraction: float = 0.1,
-        n_iter_no_change: int = 50,
+        n_iter_no_change: int | str = "auto",
         random_state: Any = None,
         verbose: bool = False,
         warm_start: bool = False,

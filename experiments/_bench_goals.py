@@ -1,0 +1,190 @@
+"""What the library set out to reach on real tables, each goal as a row of the ledger."""
+
+from collections.abc import Iterator
+from typing import Any
+
+import numpy as np
+
+from experiments._bench_compare import REFERENCES, against_published, published
+from experiments._bench_methods import CALIBRATED, ENSEMBLE, METHODS
+from experiments._bench_report import difference, grown
+from experiments._claims import OPEN, Claim, decide
+
+CONSTANT = ("ridge, diagonal", "ridge", "ExtraTrees, diagonal", "ExtraTrees")
+ENOUGH_ROWS = 500
+
+
+def rows(results: dict[str, Any]) -> list[Claim]:
+    """All goals that the results can tell of."""
+    goals = (_constant, _networks, _full, _regions, _univariate, _oracle, _outside, _growth)
+    return [row for goal in goals for row in goal(results)]
+
+
+def _goal(part: str, claim: str, statistic: str, aim: str, ours: str, verdict: str) -> Claim:
+    return Claim(f"benchmark {part}", claim, statistic, aim, ours, verdict)
+
+
+def joint(results: dict[str, Any]) -> dict[str, Any]:
+    """The problems of part B with a NIW ensemble, by table."""
+    problems = results["problems"].values()
+    return {p["name"]: p for p in problems if p["part"] == "B" and ENSEMBLE in p["rows"]}
+
+
+def _constant(results: dict[str, Any]) -> Iterator[Claim]:
+    found = joint(results)
+    if not found:
+        return
+    better = {}
+    for name, problem in found.items():
+        known = [
+            *REFERENCES[name],
+            *(np.mean(problem["rows"][row]["nll"]) for row in CONSTANT if row in problem["rows"]),
+        ]
+        better[name] = float(np.mean(problem["rows"][ENSEMBLE]["nll"]) - min(known))
+    yield _goal(
+        "B",
+        "the NIW ensemble beats every constant covariance in joint NLL",
+        "NLL minus the best of ridge and ExtraTrees, diagonal and full, given with the tables or run here",
+        "below 0 on all tables",
+        _listed(better),
+        decide(all(value < 0 for value in better.values()), any(value < 0 for value in better.values())),
+    )
+
+
+def _networks(results: dict[str, Any]) -> Iterator[Claim]:
+    tied = {}
+    for name, problem in joint(results).items():
+        others = [
+            row
+            for row, scores in problem["rows"].items()
+            if METHODS[scores["method"]].neural and scores["method"] not in ("niw", "niw-calibrated")
+        ]
+        if others:
+            best = min(others, key=lambda row: np.mean(problem["rows"][row]["nll"]))
+            tied[name] = (difference(problem, ENSEMBLE, best), best)
+    if tied:
+        good = sum(found.low <= 0 for found, _ in tied.values())
+        yield _goal(
+            "B",
+            "the NIW ensemble is the best network in joint NLL, or tied with the best",
+            "NLL minus that of the best other network, 95 % interval over splits",
+            "4 of 5 tables",
+            "; ".join(f"{name} {found} ({best})" for name, (found, best) in tied.items()),
+            decide(good >= min(4, len(tied)), good),
+        )
+
+
+def _full(results: dict[str, Any]) -> Iterator[Claim]:
+    row = "diagonal NIW ensemble"
+    worth = {name: difference(p, row) for name, p in joint(results).items() if row in p["rows"]}
+    if worth:
+        yield _goal(
+            "B",
+            "the full covariance is worth something over the diagonal",
+            "joint NLL with diagonal L minus that with full L, 95 % interval over splits",
+            "above 0",
+            "; ".join(f"{name} {found}" for name, found in worth.items()),
+            decide(all(found.low > 0 for found in worth.values()), any(found.low > 0 for found in worth.values())),
+        )
+
+
+def _regions(results: dict[str, Any]) -> Iterator[Claim]:
+    shares = {}
+    for name, problem in joint(results).items():
+        scores = problem["rows"].get(CALIBRATED)
+        if scores and problem["test_rows"] * len(scores["nll"]) >= ENOUGH_ROWS:
+            shares[name] = float(np.mean(scores["inside_90%"]))
+    if shares:
+        good = [0.88 <= share <= 0.92 for share in shares.values()]
+        yield _goal(
+            "B",
+            "calibrated 90 % joint regions hold 90 % of the rows",
+            f"share of the test rows inside, tables with at least {ENOUGH_ROWS} of them over all splits",
+            "88 % to 92 %",
+            ", ".join(f"{name} {share:.1%}" for name, share in shares.items()),
+            decide(all(good), any(good)),
+        )
+
+
+def univariate(results: dict[str, Any], epochs: int) -> dict[str, Any]:
+    """NLL of part A minus that of Deep Ensembles (2017), by table and row."""
+    found = {}
+    for problem in results["problems"].values():
+        if problem["part"] == "A" and problem["name"].endswith(f", {epochs} epochs"):
+            name = problem["name"].split(",")[0]
+            known = published(name)["Deep Ensembles 2017"]
+            found[name] = {
+                row: against_published(scores["nll_in_units"], *known) for row, scores in problem["rows"].items()
+            }
+    return found
+
+
+def _univariate(results: dict[str, Any]) -> Iterator[Claim]:
+    for epochs in (40, 400):
+        own = {name: of[ENSEMBLE] for name, of in univariate(results, epochs).items() if ENSEMBLE in of}
+        if own:
+            good = sum(found.low <= 0 for found in own.values())
+            yield _goal(
+                "A",
+                f"after {epochs} epochs the NIW ensemble is better than Deep Ensembles (2017), or tied",
+                "NLL in the target's unit minus the published one, 95 % interval",
+                "7 of 9 tables" if epochs == 40 else "",
+                f"{good} of {len(own)}: " + "; ".join(f"{name} {found}" for name, found in own.items()),
+                decide(good >= min(7, len(own)), good),
+            )
+
+
+def _oracle(results: dict[str, Any]) -> Iterator[Claim]:
+    problem = results["problems"].get("C trivariate")
+    if problem and ENSEMBLE in problem["rows"]:
+        scores = problem["rows"][ENSEMBLE]
+        above = float(np.mean(np.subtract(scores["nll_in_units"], scores["oracle"])))
+        yield _goal(
+            "C",
+            "the NIW ensemble comes near the true distribution of three simulated targets",
+            f"joint NLL minus that of the truth on the same rows ({np.mean(scores['oracle']):.3f})",
+            "at most 0.05",
+            f"{above:.3f}",
+            decide(above <= 0.05),
+        )
+
+
+def _outside(results: dict[str, Any]) -> Iterator[Claim]:
+    areas = {
+        problem["name"]: float(np.mean(problem["rows"][ENSEMBLE]["auroc"]))
+        for problem in results["problems"].values()
+        if "auroc" in problem["rows"].get(ENSEMBLE, {})
+    }
+    if areas:
+        yield _goal(
+            "D",
+            "epistemic uncertainty of the NIW ensemble is larger for rows unlike those of training",
+            "area under the ROC curve of out against in",
+            "above 0.5",
+            ", ".join(f"{name} {area:.3f}" for name, area in areas.items()),
+            decide(all(area > 0.5 for area in areas.values()), any(area > 0.5 for area in areas.values())),
+        )
+
+
+def _growth(results: dict[str, Any]) -> Iterator[Claim]:
+    told, falls = [], []
+    for table, own in grown(results).items():
+        values = [
+            float(np.mean(problem["rows"][ENSEMBLE]["epistemic"])) for problem in own if ENSEMBLE in problem["rows"]
+        ]
+        if len(values) > 1:
+            told.append(f"{table} " + " → ".join(f"{value:.3g}" for value in values))
+            falls.append(all(np.diff(values) < 0))
+    if told:
+        yield _goal(
+            "D",
+            "epistemic uncertainty of the NIW ensemble falls as the training part grows",
+            "median epistemic variance on the test rows, from few to all training rows",
+            "falls",
+            "; ".join(told),
+            decide(all(falls), any(falls)) if falls else OPEN,
+        )
+
+
+def _listed(values: dict[str, float]) -> str:
+    return ", ".join(f"{name} {value:+.3f}" for name, value in values.items())

@@ -1,0 +1,127 @@
+"""Methods that are not networks: ridge regression and trees with a constant covariance, NGBoost, Gaussian processes."""
+
+import contextlib
+import io
+import time
+import warnings
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from experiments._bench_tasks import Tasks
+
+Fitted = Callable[[np.ndarray], tuple[np.ndarray, np.ndarray, np.ndarray | None]]
+TREES = 100
+BOOSTING_STEPS, BOOSTING_RATE, BOOSTING_PATIENCE, BOOSTING_ROWS = 300, 0.05, 20, 1000
+ROWS_FOR_KERNEL, MOST_ROWS_OF_PROCESS = 250, 2000
+
+
+class Split(NamedTuple):
+    """One split's forecast: mean (K, n), Cholesky factors (K, n, n), epistemic (K,) or None, and both times."""
+
+    mean: np.ndarray
+    factor: np.ndarray
+    epistemic: np.ndarray | None
+    training: float
+    predicting: float
+    failure: str | None
+
+
+def each_split(fit: Callable[[np.ndarray, np.ndarray], Fitted], tasks: Tasks) -> list[Split]:
+    """Fit and predict split by split; one that fails has NaN for a forecast, and says why."""
+    parts = zip(tasks.X, tasks.Y, tasks.X_test, strict=True)
+    return [_one_split(fit, X, Y, X_test, tasks.targets) for X, Y, X_test in parts]
+
+
+def _one_split(fit: Any, X: np.ndarray, Y: np.ndarray, X_test: np.ndarray, n: int) -> Split:
+    begin = time.perf_counter()
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            fitted = fit(np.asarray(X, np.float64), np.asarray(Y, np.float64))
+            middle = time.perf_counter()
+            mean, factor, epistemic = fitted(np.asarray(X_test, np.float64))
+        return Split(mean, factor, epistemic, middle - begin, time.perf_counter() - middle, None)
+    except (ValueError, ArithmeticError, np.linalg.LinAlgError) as error:
+        nothing = np.full((len(X_test), n), np.nan)
+        factor = np.broadcast_to(np.eye(n), (len(X_test), n, n))
+        return Split(nothing, factor, None, time.perf_counter() - begin, 0.0, f"{type(error).__name__}: {error}")
+
+
+def without_correlations(factor: np.ndarray) -> np.ndarray:
+    """Cholesky factors of the same variances without the covariances, (..., n, n)."""
+    return np.sqrt(np.sum(factor**2, axis=-1))[..., None] * np.eye(factor.shape[-1])
+
+
+def _around(predict: Callable[[np.ndarray], np.ndarray], residuals: np.ndarray) -> Fitted:
+    """A constant covariance, that of the residuals, around a mean."""
+    factor = np.linalg.cholesky(residuals.T @ residuals / len(residuals))
+    n = len(factor)
+    return lambda x: (predict(x).reshape(-1, n), np.broadcast_to(factor, (len(x), n, n)), None)
+
+
+def ridge(X: np.ndarray, Y: np.ndarray) -> Fitted:
+    """Ridge regression, its strength by generalised cross-validation."""
+    from sklearn.linear_model import RidgeCV
+
+    model = RidgeCV(np.logspace(-4, 4, 17)).fit(X, Y)
+    return _around(model.predict, Y - model.predict(X).reshape(Y.shape))
+
+
+def trees(X: np.ndarray, Y: np.ndarray) -> Fitted:
+    """Extremely randomised trees; the covariance is that of the out-of-bag residuals."""
+    from sklearn.ensemble import ExtraTreesRegressor
+
+    targets = Y[:, 0] if Y.shape[1] == 1 else Y
+    model = ExtraTreesRegressor(TREES, bootstrap=True, oob_score=True, random_state=0).fit(X, targets)
+    return _around(model.predict, Y - model.oob_prediction_.reshape(Y.shape))
+
+
+def boosting(X: np.ndarray, Y: np.ndarray) -> Fitted:
+    """NGBoost with a multivariate Gaussian; a tenth of the rows tells when to stop."""
+    from ngboost import NGBRegressor
+    from ngboost.distns import MultivariateNormal, Normal
+
+    n, held_out = Y.shape[1], -(-len(X) // 10)
+    model = NGBRegressor(
+        Dist=MultivariateNormal(n) if n > 1 else Normal,
+        n_estimators=BOOSTING_STEPS,
+        learning_rate=BOOSTING_RATE,
+        minibatch_frac=min(1.0, BOOSTING_ROWS / len(X)),
+        early_stopping_rounds=BOOSTING_PATIENCE,
+        random_state=0,
+        verbose=False,
+    )
+    targets = Y if n > 1 else Y[:, 0]
+    with contextlib.redirect_stdout(io.StringIO()):  # it prints that there are rows to stop on
+        model.fit(X[held_out:], targets[held_out:], X[:held_out], targets[:held_out])
+
+    def predict(x: np.ndarray) -> tuple[np.ndarray, np.ndarray, None]:
+        found = model.pred_dist(x, max_iter=model.best_val_loss_itr)
+        if n > 1:
+            return found.mean(), np.linalg.cholesky(found.cov), None
+        return found.loc[:, None], found.scale[:, None, None], None
+
+    return predict
+
+
+def process(X: np.ndarray, Y: np.ndarray) -> Fitted:
+    """A Gaussian process for each target: its kernel is fitted on some rows, and it sees all."""
+    from sklearn.gaussian_process import GaussianProcessRegressor
+    from sklearn.gaussian_process.kernels import RBF, ConstantKernel, WhiteKernel
+
+    def one(y: np.ndarray) -> Any:
+        start = ConstantKernel(1.0, (1e-3, 1e4)) * RBF(np.ones(X.shape[1]), (1e-2, 1e4)) + WhiteKernel(0.1, (1e-6, 10))
+        chosen = GaussianProcessRegressor(start, random_state=0).fit(X[:ROWS_FOR_KERNEL], y[:ROWS_FOR_KERNEL])
+        return GaussianProcessRegressor(chosen.kernel_, optimizer=None).fit(X, y)
+
+    models = [one(Y[:, j]) for j in range(Y.shape[1])]
+
+    def predict(x: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+        found = [model.predict(x, return_std=True) for model in models]
+        mean, std = (np.stack(part, axis=1) for part in zip(*found, strict=True))
+        noise = np.array([model.kernel_.k2.noise_level for model in models])
+        return mean, std[:, :, None] * np.eye(len(models)), np.sum(np.maximum(std**2 - noise, 0.0), axis=1)
+
+    return predict

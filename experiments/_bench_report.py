@@ -1,0 +1,162 @@
+"""The tables that the benchmark prints."""
+
+import math
+from collections.abc import Iterator
+from typing import Any
+
+import numpy as np
+
+from experiments._bench_compare import against_published, paired, published, standard_error
+from experiments._bench_methods import ENSEMBLE
+
+
+def text(results: dict[str, Any]) -> str:
+    """All parts."""
+    problems = results["problems"].values()
+    lines = [f"MISSING, not run: {message}" for message in results["missing"].values()]
+    for part, tell in (("A", _univariate), ("B", _joint), ("C", _truth), ("D", _epistemic)):
+        own = [problem for problem in problems if problem["part"] == part and " of the rows" not in problem["name"]]
+        if own:
+            lines += ["", *tell(own)]
+    lines += ["", *_growth(results)]
+    return "\n".join([*lines, "", *_troubles(results)])
+
+
+def mean_and_error(values: Any) -> str:
+    """As it is printed everywhere."""
+    return f"{np.mean(values):.3f} ± {standard_error(values):.3f}"
+
+
+def _header(problem: dict[str, Any]) -> str:
+    recipe = problem["recipe"]
+    widths = " and ".join(map(str, recipe["widths"]))
+    return (
+        f"{problem['name']}: {problem['training_rows']} rows to learn from, {problem['test_rows']} to be scored on, "
+        f"{problem['inputs']} inputs, {problem['targets']} targets; networks of {widths} units, "
+        f"{recipe['epochs']} epochs, ensembles of {recipe['members']}"
+    )
+
+
+def _cost(row: dict[str, Any], test_rows: int) -> str:
+    return f"{row['training']:9.2f}{1e6 * row['predicting'] / test_rows:9.1f}"
+
+
+# The reading changes what is called epistemic, not the forecast: such rows are shown in part D alone.
+EQUAL_ELSEWHERE = {"NIG network, read as Meinert 2023"}
+COST = f"{'train s':>9}{'µs/row':>9}"
+
+
+def _shown(problem: dict[str, Any]) -> list[tuple[str, dict[str, Any]]]:
+    return [(name, row) for name, row in problem["rows"].items() if name not in EQUAL_ELSEWHERE]
+
+
+def _univariate(problems: list[dict[str, Any]]) -> Iterator[str]:
+    yield "A. One target, in its own unit: mean ± standard error over splits; published NLL on the same splits"
+    for problem in problems:
+        yield "\n" + _header(problem)
+        yield f"  {'':36}{'NLL':>17}{'rmse':>17}{'to Deep Ensembles 2017':>29}" + COST
+        known = published(problem["name"].split(",")[0])
+        for name, row in _shown(problem):
+            difference = against_published(row["nll_in_units"], *known["Deep Ensembles 2017"])
+            yield (
+                f"  {name:36}{mean_and_error(row['nll_in_units']):>17}{mean_and_error(row['rmse_in_units']):>17}"
+                f"{difference!s:>29}" + _cost(row, problem["test_rows"])
+            )
+        yield "  published: " + ", ".join(
+            f"{source} {mean:.2f} ± {error:.2f}" for source, (mean, error) in known.items()
+        )
+
+
+def _joint(problems: list[dict[str, Any]]) -> Iterator[str]:
+    yield "B. Several targets at once, standardised: joint NLL, energy score, rmse, joint regions (share inside; volume"
+    yield "   to the power 1/targets, geometric mean over rows), and joint NLL minus that of the NIW ensemble"
+    for problem in problems:
+        yield "\n" + _header(problem)
+        yield (
+            f"  {'':36}{'NLL':>17}{'energy':>8}{'rmse':>8}{'in 50 %':>9}{'in 90 %':>9}{'size 90':>9}"
+            f"{'NLL to NIW ensemble':>29}" + COST
+        )
+        for name, row in _shown(problem):
+            size = math.exp(np.mean(row["log_volume_90%"]) / problem["targets"])
+            yield (
+                f"  {name:36}{mean_and_error(row['nll']):>17}{np.mean(row['energy']):8.3f}{np.mean(row['rmse']):8.3f}"
+                f"{np.mean(row['inside_50%']):9.1%}{np.mean(row['inside_90%']):9.1%}{size:9.3g}"
+                f"{_to_ensemble(problem, name):>29}" + _cost(row, problem["test_rows"])
+            )
+
+
+def difference(problem: dict[str, Any], name: str, other: str = ENSEMBLE, score: str = "nll") -> Any:
+    """A score of a row minus that of another."""
+    ours, theirs = problem["rows"][name][score], problem["rows"][other][score]
+    return paired(ours, theirs, problem["training_rows"], problem["test_rows"])
+
+
+def _to_ensemble(problem: dict[str, Any], name: str) -> str:
+    if name == ENSEMBLE or ENSEMBLE not in problem["rows"]:
+        return ""
+    return str(difference(problem, name))
+
+
+def _truth(problems: list[dict[str, Any]]) -> Iterator[str]:
+    yield "C. Known truth: joint NLL above that of the true distribution, and root mean square errors of predicted"
+    yield "   standard deviations (relative) and correlations"
+    for problem in problems:
+        yield "\n" + _header(problem)
+        yield f"  {'':36}{'NLL above truth':>17}{'std':>9}{'corr':>9}" + COST
+        for name, row in _shown(problem):
+            above = "" if "oracle" not in row else mean_and_error(np.subtract(row["nll_in_units"], row["oracle"]))
+            yield (
+                f"  {name:36}{above:>17}{np.mean(row['std_error']):9.3f}{np.mean(row['correlation_error']):9.3f}"
+                + _cost(row, problem["test_rows"])
+            )
+
+
+def _epistemic(problems: list[dict[str, Any]]) -> Iterator[str]:
+    yield "D. Epistemic uncertainty: area under the ROC curve of telling rows out from rows in (by the epistemic part;"
+    yield "   by total variance), area between sparsification curve and oracle, joint NLL in and out"
+    for problem in problems:
+        yield "\n" + _header(problem)
+        yield f"  {'':36}{'AUROC':>17}{'by total':>10}{'AUSE':>9}{'NLL in':>10}{'NLL out':>12}" + COST
+        for name, row in problem["rows"].items():
+            yield (
+                f"  {name:36}{mean_and_error(row['auroc']):>17}{np.mean(row['auroc_total']):10.3f}"
+                f"{np.mean(row['ause']):9.3f}{np.mean(row['nll_in']):10.3f}{np.mean(row['nll_out']):12.5g}"
+                + _cost(row, problem["test_rows"])
+            )
+
+
+def grown(results: dict[str, Any]) -> dict[str, list[dict[str, Any]]]:
+    """By table, the problems on which training parts grow, smallest first; the last is that of part B."""
+    problems = results["problems"].values()
+    found: dict[str, list[dict[str, Any]]] = {}
+    for problem in sorted(problems, key=lambda p: p["training_rows"]):
+        table = problem["name"].split(",")[0]
+        if " of the rows" in problem["name"] or (problem["part"] == "B" and table in found):
+            found.setdefault(table, []).append(problem)
+    return {table: own for table, own in found.items() if own[-1]["part"] == "B"}
+
+
+def _growth(results: dict[str, Any]) -> Iterator[str]:
+    for table, own in grown(results).items():
+        rows = [problem["training_rows"] for problem in own]
+        yield f"\n{table}: median epistemic variance (Meinert 2023: 1/κ) after training on {rows} rows"
+        for name in own[0]["rows"]:
+            if all(name in problem["rows"] for problem in own):
+                values = [float(np.mean(problem["rows"][name]["epistemic"])) for problem in own]
+                yield f"  {name:36}" + "".join(f"{value:12.3g}" for value in values)
+
+
+def _troubles(results: dict[str, Any]) -> Iterator[str]:
+    """Whatever is not a plain number: rows that are not finite, splits that failed, methods left out."""
+    count = 0
+    for problem in results["problems"].values():
+        for name, row in problem["rows"].items():
+            failed = [message for message in row["failures"] if message]
+            broken = sum(row["broken"])
+            count += bool(failed or broken)
+            if failed or broken:
+                said = f"{broken} rows with a non-finite NLL" + (f"; {failed[0]}" if failed else "")
+                yield f"{problem['part']} {problem['name']}, {name}: {len(failed)} splits with a failure, {said}"
+        for name, why in problem["left_out"].items():
+            yield f"{problem['part']} {problem['name']}: {name} left out, {why}"
+    yield f"{count} rows of these tables with failures or non-finite scores"

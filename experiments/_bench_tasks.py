@@ -1,0 +1,72 @@
+"""What a method gets: training and test rows of all splits of a table, standardised on the training part."""
+
+from collections.abc import Sequence
+from typing import NamedTuple
+
+import numpy as np
+
+from mder_jax._predictor import standardizer_of
+
+TRAINING_SHARE = 0.9
+
+
+class Tasks(NamedTuple):
+    """S splits of one table, in float32: X and Y (S, N, ·) to learn from, X_test and Y_test (S, K, ·) to be scored on.
+
+    Inputs and targets are in standard deviations of the training part; `unit` (S, n) is that of the targets. A missing
+    input is the mean. `rows` (S, K) are the numbers of the test rows in the table.
+    """
+
+    X: np.ndarray
+    Y: np.ndarray
+    X_test: np.ndarray
+    Y_test: np.ndarray
+    unit: np.ndarray
+    rows: np.ndarray
+
+    @property
+    def splits(self) -> int:
+        """How many splits."""
+        return len(self.X)
+
+    @property
+    def targets(self) -> int:
+        """How many targets."""
+        return self.Y.shape[-1]
+
+
+def seeded_splits(rows: int, count: int) -> list[tuple[np.ndarray, np.ndarray]]:
+    """The 90/10 splits of Hernández-Lobato and Adams (2015): training and test rows, the same on every machine."""
+    random = np.random.RandomState(1)
+    orders = [random.choice(range(rows), rows, replace=False) for _ in range(count)]
+    cut = round(TRAINING_SHARE * rows)
+    return [(order[:cut], order[cut:]) for order in orders]
+
+
+def make_tasks(X: np.ndarray, Y: np.ndarray, splits: Sequence[tuple[np.ndarray, np.ndarray]]) -> Tasks:
+    """Standardise the table for each split; all splits must have the same numbers of rows."""
+    parts = []
+    for train, test in splits:
+        inputs, targets = standardizer_of(X[train]), standardizer_of(Y[train])
+        parts.append(
+            Tasks(
+                np.nan_to_num(inputs.forward(X[train])),
+                targets.forward(Y[train]),
+                np.nan_to_num(inputs.forward(X[test])),
+                targets.forward(Y[test]),
+                targets.std,
+                test,
+            )
+        )
+    return Tasks(*(np.stack(field) for field in zip(*parts, strict=True)))
+
+
+def set_apart(tasks: Tasks, share: float) -> tuple[Tasks, np.ndarray, np.ndarray]:
+    """Take the last rows of each training part away, and return them: they lie in random order already."""
+    kept = tasks.X.shape[1] - int(np.ceil(share * tasks.X.shape[1]))
+    return tasks._replace(X=tasks.X[:, :kept], Y=tasks.Y[:, :kept]), tasks.X[:, kept:], tasks.Y[:, kept:]
+
+
+def first_splits(tasks: Tasks, count: int) -> Tasks:
+    """The first splits only."""
+    return Tasks(*(field[:count] for field in tasks))

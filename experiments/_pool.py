@@ -1,0 +1,44 @@
+"""Work for several processes: what they do is shown on one bar, and Ctrl-C stops them all."""
+
+import multiprocessing
+from collections.abc import Callable, Iterable
+from concurrent.futures import FIRST_COMPLETED, ProcessPoolExecutor, wait
+from typing import Any
+
+
+def each(
+    perform: Callable[..., None],
+    work: Iterable[tuple[Any, ...]],
+    processes: int,
+    begin: Callable[..., None],
+    arguments: tuple[Any, ...],
+    done: Callable[[], None],
+) -> None:
+    """Call ``perform(*item)`` for every item of the work, in order of the list, in so many processes.
+
+    Args:
+      perform: a function of a module.
+      work: arguments of the calls.
+      processes: how many at a time.
+      begin: called first in each process as ``begin(queue, *arguments)``; what it puts in the queue is shown.
+      arguments: of begin.
+      done: called after each item.
+    """
+    from experiments import _progress
+
+    spawn = multiprocessing.get_context("spawn")
+    told = spawn.Queue()
+    pool = ProcessPoolExecutor(processes, spawn, begin, (told, *arguments))
+    try:
+        running = {pool.submit(perform, *item) for item in work}
+        while running:
+            finished, running = wait(running, timeout=0.2, return_when=FIRST_COMPLETED)
+            _progress.pass_on(told)
+            for future in finished:
+                future.result()
+                done()
+        pool.shutdown()
+    except BaseException:
+        for process in multiprocessing.active_children():
+            process.terminate()
+        raise

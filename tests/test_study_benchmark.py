@@ -1,0 +1,286 @@
+"""The benchmark: splits, scores against independent ones, comparisons, and a small run that is stopped and goes on."""
+
+import json
+import math
+import pathlib
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from scipy import stats
+
+import mder_jax as mder
+from experiments import _bench_cells as cells
+from experiments import _bench_compare as compare
+from experiments import _bench_methods as methods
+from experiments import _bench_neural as neural
+from experiments import _bench_others as others
+from experiments import _bench_problems as problems
+from experiments import _bench_scores as scores
+from experiments import _bench_tasks as tasks_of
+from experiments import benchmark
+from experiments.__main__ import main
+
+SMALL = ["--splits", "2", "--steps", "60", "--members", "2", "--large-members", "2", "--workers", "1"]
+
+
+def correlated_table(rows=60, inputs=3, targets=2, seed=0):
+    random = np.random.RandomState(seed)
+    X = random.normal(size=(rows, inputs))
+    noise = random.multivariate_normal(np.zeros(targets), 0.2 * np.eye(targets) + 0.3, size=rows)
+    return X, X @ random.normal(size=(inputs, targets)) + noise
+
+
+@pytest.fixture(scope="module")
+def small_tasks():
+    X, Y = correlated_table()
+    return tasks_of.make_tasks(10 + 3 * X, 5 * Y, tasks_of.seeded_splits(len(X), 2))
+
+
+@pytest.fixture
+def recipe():
+    return neural.Recipe((8,), 20, 2, 0)
+
+
+def test_splits_are_those_of_the_protocol():
+    np.random.seed(1)
+    for train, test in tasks_of.seeded_splits(103, 3):
+        order = np.random.choice(range(103), 103, replace=False)
+        assert np.array_equal(train, order[:93]) and np.array_equal(test, order[93:])
+
+
+def test_tasks_are_standardised_on_the_training_part_alone():
+    X, Y = correlated_table()
+    X[3, 1] = np.nan
+    train, test = np.arange(40), np.arange(40, 60)
+    Y[test] += 1000
+    tasks = tasks_of.make_tasks(X, Y, [(train, test)])
+    assert np.allclose(tasks.Y[0].mean(0), 0, atol=1e-6) and np.allclose(tasks.Y[0].std(0), 1, atol=1e-6)
+    assert tasks.Y_test.min() > 100 and tasks.X[0, 3, 1] == 0 and np.isfinite(tasks.X).all()
+    assert np.allclose(tasks.Y_test[0] * tasks.unit[0] + Y[train].mean(0), Y[test], rtol=1e-5)
+    kept, _, Y_apart = tasks_of.set_apart(tasks, 0.25)
+    assert kept.X.shape[1] == 30 and np.array_equal(Y_apart, tasks.Y[:, 30:])
+
+
+def test_scores_are_those_of_scipy_for_a_gaussian(small_tasks):
+    random = np.random.RandomState(0)
+    rows = small_tasks.Y_test.shape[1]
+    loc = random.normal(size=(2, rows, 2)).astype(np.float32)
+    factor = np.broadcast_to(np.float32([[0.5, 0.0], [0.4, 1.2]]), (2, rows, 2, 2))
+    found = scores.of_rows(scores.Forecast(scores.gaussians(loc, factor)), small_tasks)
+    for split in range(2):
+        for row in range(rows):
+            d = small_tasks.Y_test[split, row] - loc[split, row]
+            covariance = factor[0, 0] @ factor[0, 0].T
+            exact = -stats.multivariate_normal([0, 0], covariance).logpdf(d)
+            assert found["nll"][split, row] == pytest.approx(exact, rel=1e-5)
+            distance = d @ np.linalg.solve(covariance, d)
+            radii = stats.chi2.ppf([0.5, 0.9], 2)
+            clear = np.abs(distance / radii - 1) > 0.5
+            assert np.array_equal(found["inside"][split, row][clear], (distance <= radii)[clear])
+    volume = np.log(np.pi * stats.chi2.ppf([0.5, 0.9], 2) * 0.5 * 1.2)
+    assert np.allclose(found["log_volume"].mean((0, 1)), volume, atol=0.05)
+    assert np.all(found["epistemic"] == 0)
+
+
+def test_scores_are_those_of_the_metrics_for_a_mixture(small_tasks):
+    key, rows = jax.random.key(0), small_tasks.Y_test.shape[1]
+    raw = jax.random.normal(key, (2, 3, rows, mder.num_outputs(2)), jnp.float32)
+    niw = mder.niw_link(raw, n=2)
+    found = scores.of_rows(scores.Forecast(scores.Members(niw)), small_tasks)
+    for split in range(2):
+        mixture = mder.Mixture(jax.tree.map(lambda leaf: leaf[split], niw))  # noqa: B023
+        y = jnp.asarray(small_tasks.Y_test[split])
+        assert np.allclose(found["nll"][split], -mixture.log_prob(y), rtol=1e-5)
+        assert np.allclose(found["covariance"][split], mixture.total(), rtol=1e-4)
+        assert np.allclose(found["epistemic"][split], np.trace(mixture.epistemic(), axis1=-2, axis2=-1), rtol=1e-4)
+    whole = scores.of_splits(found)
+    assert whole["nll"] == pytest.approx(found["nll"].mean(1).tolist())
+
+
+def test_regions_that_were_calibrated_keep_their_radius(small_tasks):
+    rows = small_tasks.Y_test.shape[1]
+    members = scores.gaussians(
+        np.zeros((2, rows, 2), np.float32), np.tile(np.eye(2, dtype=np.float32), (2, rows, 1, 1))
+    )
+    radii = np.float32([[1.0, 2.0], [0.5, 3.0]])
+    found = scores.of_rows(scores.Forecast(members, radii=radii), small_tasks)
+    distance = np.linalg.norm(small_tasks.Y_test, axis=-1)
+    assert np.array_equal(found["inside"].astype(bool), distance[..., None] <= radii[:, None])
+
+
+def test_targets_one_by_one_are_scored_as_a_product_of_t_distributions(small_tasks):
+    rows = small_tasks.Y_test.shape[1]
+    raw = jax.random.normal(jax.random.key(1), (2, rows, 8), jnp.float32)
+    nig = mder.nig_link(raw, n=2)
+    found = scores.of_rows(scores.Forecast(scores.OneByOne(nig)), small_tasks)
+    width = np.sqrt(np.asarray(nig.beta / nig.alpha * (1 + 1 / nig.kappa)))
+    exact = -stats.t.logpdf(small_tasks.Y_test, 2 * np.asarray(nig.alpha), np.asarray(nig.mu), width).sum(-1)
+    assert np.allclose(found["nll"], exact, rtol=1e-4)
+
+
+def test_diagonal_link_leaves_out_what_is_below_the_diagonal():
+    raw = jnp.array([[0.1, 0.2, 0.3, -1.0, 0.0, 1.0, 0.5]])
+    niw = neural.diagonal_niw_link(raw, 3)
+    assert np.allclose(niw.mu, raw[:, :3]) and np.allclose(niw.L[0], np.diag(np.exp([-1.0, 0.0, 1.0])))
+    assert niw.nu[0] == pytest.approx(9 + 5 * math.tanh(0.5))
+
+
+@pytest.mark.parametrize("name", list(methods.METHODS))
+def test_every_method_says_something_sensible_of_every_split(small_tasks, recipe, name):
+    if name == "ngboost":
+        pytest.importorskip("ngboost")
+    method = methods.METHODS[name]
+    made = method.run(small_tasks, recipe)
+    assert [row.name for row in made] == list(method.rows)
+    for row in made:
+        found = scores.of_splits(scores.of_rows(row.forecast, small_tasks))
+        assert len(found["nll"]) == 2 and not sum(found["broken"]) and not any(row.failures)
+        assert np.all(np.array(found["nll"]) < 6) and np.all(np.array(found["rmse"]) < 1.5)
+        assert row.training > 0 and row.predicting > 0
+
+
+def test_constant_covariance_matches_its_definition(small_tasks):
+    X, Y = (np.asarray(field[0], float) for field in small_tasks[:2])
+    mean, factor, _ = others.ridge(X, Y)(X)
+    residuals = Y - mean
+    assert np.allclose(factor[0] @ factor[0].T, residuals.T @ residuals / len(Y))
+    alone = others.without_correlations(factor)
+    assert np.allclose(alone[0] @ alone[0].T, np.diag(np.mean(residuals**2, axis=0)))
+
+
+def test_a_split_that_fails_is_told_and_spoils_its_score(small_tasks, recipe):
+    def fails(X, Y):
+        raise np.linalg.LinAlgError("not positive definite")
+
+    (row,) = methods._others(fails, ("broken",), small_tasks, recipe)
+    found = scores.of_splits(scores.of_rows(row.forecast, small_tasks))
+    assert row.failures == ["LinAlgError: not positive definite"] * 2
+    assert found["broken"] == [6, 6] and np.isnan(found["nll"]).all()
+
+
+def test_calibration_finds_the_factor_that_was_taken_away():
+    random = np.random.RandomState(0)
+    Y = random.normal(size=(1, 4000, 2)).astype(np.float32)
+
+    def told(rows):
+        tril = np.broadcast_to(0.5 * np.eye(2, dtype=np.float32), (1, 2, rows, 2, 2))
+        return mder.StudentT(jnp.inf, jnp.zeros((1, 2, rows, 2), jnp.float32), jnp.asarray(tril))
+
+    forecast = neural.calibrated(told(7), told(4000), Y)
+    assert np.allclose(forecast.predictive.members.scale_tril[0, :, :, 0, 0], 1, atol=0.03)
+    assert np.allclose(forecast.radii, np.sqrt(stats.chi2.ppf([0.5, 0.9], 2)), atol=0.05)
+
+
+def test_paired_differences_are_those_of_the_corrected_t_test():
+    ours, theirs = np.array([1.0, 2.0, 4.0, 3.0]), np.array([1.5, 2.1, 4.9, 3.0])
+    plain = stats.ttest_rel(ours, theirs)
+    found = compare.paired(ours, theirs, 10**9, 1)
+    low, high = plain.confidence_interval(0.95)
+    assert (found.low, found.high, found.p) == pytest.approx((low, high, plain.pvalue), rel=1e-6)
+    wider = compare.paired(ours, theirs, 90, 10)
+    assert (wider.high - wider.low) / (high - low) == pytest.approx(math.sqrt((1 / 4 + 1 / 9) / (1 / 4)))
+    assert compare.paired([1.0, math.nan], [1.0, 2.0], 9, 1).tied
+
+
+def test_published_errors_are_those_of_means():
+    known = compare.published("energy")
+    assert known["PBP"] == (2.04, 0.02) and known["Deep Ensembles 2017"][1] == pytest.approx(0.22 / math.sqrt(20))
+    assert compare.published("protein")["NGBoost"][1] == pytest.approx(0.03 / math.sqrt(5))
+    found = compare.against_published([1.0, 1.2], 1.38, 0.05)
+    assert found.mean == pytest.approx(-0.28) and found.high == pytest.approx(
+        -0.28 + 1.96 * math.hypot(0.1, 0.05), abs=1e-3
+    )
+
+
+def test_rows_out_are_told_from_rows_in():
+    X, Y = correlated_table(200)
+    parts = [(np.arange(150), np.arange(150, 200))]
+    tasks = problems._in_out_tasks(X, Y, parts)
+    assert tasks.X.shape[1] == 135 and tasks.rows.sum() == 50 and not tasks.rows[0, :15].any()
+    errors = np.random.RandomState(0).normal(size=(1, 65, 2))
+    perfect = {
+        "epistemic": tasks.rows.astype(float),
+        "covariance": np.einsum("skj,jl->skjl", np.abs(errors).sum(-1, keepdims=True) * np.ones(2), np.eye(2)),
+        "errors": errors,
+        "nll": np.arange(65.0)[None],
+    }
+    found = problems._in_and_out(perfect, tasks)
+    assert found["auroc"] == [1.0] and found["nll_in"] == [7.0] and found["nll_out"] == [39.5]
+    perfect["covariance"] = np.einsum("sk,jl->skjl", (errors**2).sum(-1), np.eye(2))
+    assert problems._in_and_out(perfect, tasks)["ause"][0] == pytest.approx(0, abs=1e-6)
+
+
+def test_errors_against_the_truth_vanish_for_the_truth():
+    std, correlation = np.array([[[0.5, 2.0]]]), np.array([[[[1.0, 0.3], [0.3, 1.0]]]])
+    covariance = std[..., None] * correlation * std[..., None, :]
+    found = problems._against(covariance, std, correlation)
+    assert found == {"std_error": [0.0], "correlation_error": [pytest.approx(0, abs=1e-12)]}
+    assert problems._against(4 * covariance, std, correlation)["std_error"] == [1.0]
+
+
+@pytest.fixture(scope="module")
+def data(tmp_path_factory):
+    """A folder with a table in the shape of slump."""
+    folder = tmp_path_factory.mktemp("data")
+    X, Y = correlated_table(103, 7, 3)
+    (folder / "slump").mkdir()
+    np.savetxt(folder / "slump" / "data.csv", np.hstack([X, Y]), delimiter=",", header="x", comments="")
+    return folder
+
+
+@pytest.fixture
+def run(monkeypatch, data, capsys):
+    def call(out, *arguments):
+        monkeypatch.setenv("MDER_DATA", str(data))
+        code = main(["benchmark", *SMALL, *arguments, "--out", str(out)])
+        return code, *capsys.readouterr()
+
+    return call
+
+
+def test_a_run_prints_saves_and_goes_on_where_it_stopped(run, tmp_path):
+    out = tmp_path / "results"
+    code, printed, _ = run(out, "--parts", "B", "--sets", "slump", "--methods", "ridge", "niw")
+    assert code == 0 and "NIW ensemble" in printed and "ridge, diagonal" in printed
+    kept = {path: path.stat().st_mtime_ns for path in (out / "benchmark_cells").iterdir()}
+    assert len(kept) == 2 and (out / "benchmark_joint.png").stat().st_size > 10_000
+    first = json.loads((out / "benchmark.json").read_text())["results"]
+    code, _, _ = run(out, "--parts", "B", "--sets", "slump", "--methods", "ridge", "niw", "trees")
+    assert code == 0
+    after = {path: path.stat().st_mtime_ns for path in (out / "benchmark_cells").iterdir()}
+    assert len(after) == 3 and after.items() >= kept.items()
+    second = json.loads((out / "benchmark.json").read_text())["results"]
+    assert first["problems"]["B slump"]["rows"].items() <= second["problems"]["B slump"]["rows"].items()
+
+
+def test_a_cell_that_is_damaged_or_of_other_settings_is_made_again(tmp_path):
+    path = tmp_path / "cell.json"
+    wanted = cells.identity(benchmark.Config())
+    assert cells.load(path, wanted) is None
+    path.write_text(json.dumps({"identity": json.loads(json.dumps(wanted)), "rows": {}}))
+    assert cells.load(path, wanted) is not None
+    assert cells.load(path, cells.identity(benchmark.Config(splits=4))) is None
+    path.write_text(path.read_text()[:-5])
+    assert cells.load(path, wanted) is None
+
+
+def test_tables_that_are_not_there_are_told_loudly(run, tmp_path):
+    code, printed, errors = run(tmp_path / "a", "--parts", "B", "--sets", "slump", "births1", "--methods", "ridge")
+    assert code == 0 and "MISSING: the table births1" in errors and "MISSING, not run: the table births1" in printed
+    code, _, errors = run(tmp_path / "b", "--parts", "B", "--sets", "births1")
+    assert code == 1 and "MISSING" in errors and "none of the tables is here" in errors
+
+
+@pytest.mark.slow
+def test_every_problem_runs_on_real_tables(tmp_path):
+    names = problems.UNIVARIATE + problems.JOINT
+    for name in names:
+        try:
+            mder.datasets.real(name)
+        except mder.datasets.MissingTableError as error:
+            pytest.skip(str(error))
+    assert main(["benchmark", *SMALL, "--epochs", "1", "--out", str(tmp_path / "all")]) == 0
+    found = json.loads(pathlib.Path(tmp_path / "all" / "benchmark.json").read_text())["results"]["problems"]
+    assert len(found) > 20
