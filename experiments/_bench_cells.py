@@ -27,7 +27,7 @@ def identity(config: Any) -> dict[str, Any]:
     here = pathlib.Path(__file__).parent
     sources = [here / f"_bench_{name}.py" for name in MODULES]
     code = hashlib.sha256(b"".join(path.read_bytes() for path in sources)).hexdigest()[:16]
-    numbers = {name: getattr(config, name) for name in ("seed", "splits", "members", "large_members", "steps")}
+    numbers = {name: getattr(config, name) for name in ("seed", "splits", "members", "small_members", "steps")}
     return {**numbers, "code": code, "jax": jax.__version__}
 
 

@@ -46,10 +46,6 @@ class Method(NamedTuple):
     most_splits: int | None = None
 
 
-def _failed_networks(trained: neural.Trained) -> list[str]:
-    return [f"{count} networks became non-finite" if count else "" for count in trained.diverged]
-
-
 def _predictive(kind: str, found: Any) -> Members | OneByOne:
     return OneByOne(take(found, np.s_[:, 0])) if kind == "nig" else Members(found)
 
@@ -64,18 +60,16 @@ def _networks(kind: str, rows: tuple[str, ...], single: bool, tasks: Tasks, reci
         part = take(found, np.s_[:, :1]) if alone else found
         read_otherwise = np.mean(1 / found.kappa[:, 0], axis=-1) if "Meinert 2023" in name else None
         forecast = Forecast(_predictive(kind, part), read_otherwise)
-        share = (1 / recipe.members if alone else 1.0) / tasks.splits
-        made.append(
-            Row(
-                name,
-                forecast,
-                trained.seconds * share,
-                predicting * share,
-                trained.compiling,
-                _failed_networks(trained),
-            )
-        )
+        made.append(_row(name, forecast, trained, predicting, alone))
     return made
+
+
+def _row(name: str, forecast: Forecast, trained: neural.Trained, predicting: float, alone: bool) -> Row:
+    """A row of networks; one of them alone has its share of the time."""
+    splits, members = jax.tree.leaves(trained.params)[0].shape[:2]
+    share = 1 / (splits * members if alone else splits)
+    failures = [f"{count} networks became non-finite" if count else "" for count in trained.diverged]
+    return Row(name, forecast, trained.seconds * share, predicting * share, trained.compiling, failures)
 
 
 def _calibrated(rows: tuple[str, ...], tasks: Tasks, recipe: Recipe) -> list[Row]:
@@ -90,9 +84,7 @@ def _calibrated(rows: tuple[str, ...], tasks: Tasks, recipe: Recipe) -> list[Row
         chosen = np.s_[:, :1] if alone else np.s_[:, :]
         members, apart = (_repeated(take(every, chosen), recipe.members) for every in (found, held_out))
         forecast = neural.calibrated(members, apart, Y)
-        share = (1 / recipe.members if alone else 1.0) / tasks.splits
-        cost = (trained.seconds * share, predicting * share, trained.compiling)
-        made.append(Row(name, forecast, *cost, _failed_networks(trained)))
+        made.append(_row(name, forecast, trained, predicting, alone))
     return made
 
 

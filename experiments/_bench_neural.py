@@ -24,7 +24,7 @@ USUAL = MDERRegressor()
 
 
 class Kind(NamedTuple):
-    """What a network predicts: raw outputs for n targets, the link from them, and the loss; `train` is by `fit`."""
+    """What a network predicts: how many raw outputs for n targets, the link from them, the loss, and dropout."""
 
     outputs: Callable[[int], int]
     link: Callable[..., Any]
@@ -54,12 +54,12 @@ def _full(n: int) -> int:
 
 
 KINDS = {
-    "niw": Kind(mder.num_outputs, mder.niw_link, _evidence),
+    "niw": Kind(mder.num_outputs, functools.partial(mder.niw_link, relative=True), _evidence),
     "niw-diagonal": Kind(lambda n: 2 * n + 1, diagonal_niw_link, _evidence),
     "nig": Kind(lambda n: 4 * n, mder.nig_link, _amini),
-    "gaussian": Kind(_full, mder.gaussian_link, mder.gaussian_nll),
+    "gaussian": Kind(_full, functools.partial(mder.gaussian_link, relative=True), mder.gaussian_nll),
     "gaussian-diagonal": Kind(lambda n: 2 * n, functools.partial(mder.gaussian_link, full=False), mder.gaussian_nll),
-    "dropout": Kind(_full, mder.gaussian_link, mder.gaussian_nll, DROPOUT),
+    "dropout": Kind(_full, functools.partial(mder.gaussian_link, relative=True), mder.gaussian_nll, DROPOUT),
 }
 
 

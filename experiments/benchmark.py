@@ -37,7 +37,7 @@ class Config:
     seed: int = option(0, "seed of initial parameters, held-out rows and shuffles; splits are always the same", least=0)
     splits: int = option(3, "splits of a table, at most 20 (protein, trivariate, rf1: at most 5)", full=20, least=2)
     parts: tuple[str, ...] = option(
-        PARTS, "A: one target, B: several, C: known truth, D: epistemic uncertainty", choices=PARTS
+        PARTS[:2], "A: one target, B: several, C: known truth, D: epistemic uncertainty", full=PARTS, choices=PARTS
     )
     sets: tuple[str, ...] = option(SETS, "tables", choices=SETS)
     methods: tuple[str, ...] = option(METHODS, "methods", choices=METHODS)
@@ -48,9 +48,10 @@ class Config:
         full=("niw", "nig", "gaussian", "dropout", "ridge", "trees"),
         choices=METHODS,
     )
+    long: tuple[str, ...] = option(("niw", "gaussian"), "those of them that train for more than 100 epochs, too")
     steps: int = option(2000, "steps that a network of parts B to D takes at most, in at most 500 epochs", full=6000)
-    members: int = option(5, "networks of an ensemble", full=10, least=2)
-    large_members: int = option(5, "the same for part A and for tables with more than 5000 training rows", least=2)
+    members: int = option(5, "networks of an ensemble", least=2)
+    small_members: int = option(10, "the same in parts B to D for tables with at most 500 training rows", least=2)
     growth: int = option(0, "smaller training parts in part D, each a quarter of the next", full=2, least=0)
     workers: int = option(os.cpu_count() or 1, "processes, each on one core")
 

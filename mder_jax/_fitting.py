@@ -1,4 +1,4 @@
-"""How `MDERRegressor` trains: AdamW whose rate falls along a cosine, and rows that each member holds out."""
+"""How `MDERRegressor` trains: AdamW, its rate a cosine after a warm-up, and rows that each member holds out."""
 
 import contextlib
 import math
@@ -91,9 +91,10 @@ def patience(rows: int, batch: int) -> int:
 
 
 def optimizer(rate: float, alpha: float, epochs: int, rows: int, batch: int) -> optax.GradientTransformation:
-    """AdamW with weight decay alpha; its rate falls to 0 along a cosine over all steps."""
+    """AdamW with weight decay alpha; its rate rises for a twentieth of all steps, then falls to 0 along a cosine."""
     steps = epochs * -(-rows // batch)
-    return optax.adamw(optax.cosine_decay_schedule(float(rate), steps), weight_decay=float(alpha))
+    schedule = optax.warmup_cosine_decay_schedule(0.0, float(rate), steps // 20, max(steps, 1))
+    return optax.adamw(schedule, weight_decay=float(alpha))
 
 
 def _network(design: Design, start: Any) -> Any:

@@ -88,7 +88,10 @@ def _restored(cls: type, document: dict[str, Any], arrays: dict[str, np.ndarray]
     model = cls(**settings)
     fields = document["design"]
     bound = fields["nu_max"] if fields["nu_max"] is None else float(fields["nu_max"])
-    design = Design(**fields | {"widths": tuple(fields["widths"]), "nu_max": bound, "r": float(fields["r"])})
+    numbers = {"widths": tuple(fields["widths"]), "nu_max": bound, "r": float(fields["r"])}
+    design = Design(**{"relative": False} | fields | numbers)  # files of version 0.1.0 do not tell
+    if not isinstance(design.relative, bool):
+        raise ModelFileError(f"relative is true or false; got {design.relative!r}")
     inputs = _standardizer(arrays, "inputs", design.inputs)
     targets = _standardizer(arrays, "targets", design.targets)
     within, between = map(float, document["scale"])

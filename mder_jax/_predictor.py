@@ -35,6 +35,7 @@ class Design(NamedTuple):
       activation: see `mlp`.
       r: the coupling ν = r κ.
       nu_max: upper bound of ν, see `niw_link`.
+      relative: how L is packed, see `niw_link`.
     """
 
     inputs: int
@@ -43,10 +44,11 @@ class Design(NamedTuple):
     activation: str
     r: float
     nu_max: float | None
+    relative: bool
 
     def network(self) -> Network:
         """From standardised rows to a NIW of standardised targets."""
-        link = functools.partial(niw_link, n=self.targets, r=self.r, nu_max=self.nu_max)
+        link = functools.partial(niw_link, n=self.targets, r=self.r, nu_max=self.nu_max, relative=self.relative)
         return mlp(self.widths, num_outputs(self.targets), self.activation, link)
 
     def shapes(self, members: int) -> Any:

@@ -70,7 +70,7 @@ class MDERRegressor(RegressorMixin, BaseEstimator):
       bootstrap: each member trains on rows drawn with replacement.
       standardize: whether to standardise inputs and targets.
       alpha: weight decay of AdamW, relative to the learning rate.
-      learning_rate_init: of the first step; it falls to 0 along a cosine.
+      learning_rate_init: reached after a twentieth of the steps; then it falls to 0 along a cosine.
       batch_size: rows of a minibatch; "auto" for a fiftieth of the rows, but at least 32 and at most 256.
       max_iter: epochs.
       early_stopping: each member holds out rows of its own, keeps the parameters that were best on them, and stops when
@@ -172,7 +172,7 @@ class MDERRegressor(RegressorMixin, BaseEstimator):
     def _design(self, inputs: int, targets: int) -> Design:
         widths = tuple(int(width) for width in np.atleast_1d(self.hidden_layer_sizes))
         bound = None if self.nu_max is None else float(self.nu_max)
-        return Design(inputs, targets, widths, self.activation, float(self.r), bound)
+        return Design(inputs, targets, widths, self.activation, float(self.r), bound, relative=True)
 
     def _checked(self, X: Any, y: Any = None, reset: bool = False) -> Any:
         """X as floats, and with y also Y as (N, n) floats, whether y was (N,), and the names of its columns."""

@@ -20,6 +20,18 @@ def test_the_papers_transformation_for_two_targets():
     np.testing.assert_array_equal(niw.kappa, niw.nu)
 
 
+def test_outputs_below_the_diagonal_may_be_relative_to_their_row():
+    p = np.array([0.3, -0.7, 0.2, 1.4, -0.5, 0.9])
+    niw, gaussian = mder.niw_link(p, n=2, relative=True), mder.gaussian_link(p[:5], n=2, relative=True)
+    expected = [[np.exp(p[2]), 0], [p[3] * np.exp(p[4]), np.exp(p[4])]]
+    for L in (niw.L, gaussian.scale_tril):
+        np.testing.assert_allclose(L, expected, rtol=1e-15)
+    np.testing.assert_allclose(mder.inverse_gaussian_link(gaussian, relative=True), p[:5], atol=1e-14)
+    # a common factor on all standard deviations moves the diagonal alone
+    smaller = mder.niw_link(p - [0, 0, 9, 0, 9, 0], n=2, relative=True)
+    np.testing.assert_allclose(smaller.L, np.exp(-9) * np.array(expected), rtol=1e-12)
+
+
 @pytest.mark.parametrize("n", [1, 2, 3, 5, 32])
 def test_width_and_default_bounds(n):
     assert mder.num_outputs(n) == n * (n + 3) // 2 + 1
@@ -28,8 +40,8 @@ def test_width_and_default_bounds(n):
         assert abs(float(nu) - bound) < 1e-5 and float(nu) > n + 1
 
 
-@pytest.mark.parametrize("n", [1, 2, 3, 5])
-@pytest.mark.parametrize("bounds", [{}, {"nu_min": 6.5, "nu_max": 40.0}, {"nu_max": math.inf}])
+@pytest.mark.parametrize("n", [1, 2, 3, 5, 32])
+@pytest.mark.parametrize("bounds", [{}, {"nu_min": 6.5 + 32, "nu_max": 80.0}, {"nu_max": math.inf}, {"relative": True}])
 def test_round_trip(n, bounds):
     raw = jnp.asarray(np.random.default_rng(n).normal(size=(4, mder.num_outputs(n))))
     np.testing.assert_allclose(mder.inverse_niw_link(mder.niw_link(raw, n, r=2.0, **bounds), **bounds), raw, atol=1e-10)

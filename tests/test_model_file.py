@@ -155,6 +155,7 @@ def test_a_huge_file_is_not_read(content, tmp_path):
         lambda document: document["design"].update(activation="__import__"),
         lambda document: document["design"].update(targets=3),
         lambda document: document["design"].update(r="one"),
+        lambda document: document["design"].update(relative="yes"),
         lambda document: document["settings"].update(more=1),
         lambda document: document.pop("scale"),
         lambda document: document.update(scale=[1.0]),
@@ -217,3 +218,8 @@ def test_a_full_disk_leaves_the_old_file(model, content, tmp_path, monkeypatch):
     with pytest.raises(OSError, match="No space left"):
         model.save(path)
     assert path.read_bytes() == content and os.listdir(tmp_path) == ["model.mder"]
+
+
+def test_a_file_that_does_not_tell_how_L_is_packed_has_it_as_in_the_paper(model, tmp_path):
+    path = resealed(model, tmp_path, lambda document: document["design"].pop("relative"))
+    assert model.predictor_.design.relative and not MDERRegressor.load(path).predictor_.design.relative
