@@ -7,10 +7,8 @@ import numpy as np
 from experiments._bench_goals import joint as joint_problems
 from experiments._bench_goals import univariate as univariate_differences
 from experiments._bench_methods import ENSEMBLE, METHODS
-from experiments._bench_report import EQUAL_ELSEWHERE, difference, grown
+from experiments._bench_report import EQUAL_ELSEWHERE, ORDER, difference, grown
 from experiments._figures import new_figure
-
-ORDER = [row for method in METHODS.values() for row in method.rows]
 
 
 def _rows_of(problems: Any) -> list[str]:
@@ -39,12 +37,24 @@ def joint(results: dict[str, Any]) -> Any:
             if name in problem["rows"] and name != ENSEMBLE:
                 _point(axes, difference(problem, name), place, name)
         axes.plot(0, names.index(ENSEMBLE), "o", color="C0", markersize=5)
-        axes.set(title=table, xlabel="NLL − NLL of NIW ensemble")
-        axes.set_xscale("symlog", linthresh=0.1)
-        axes.grid(axis="x", lw=0.3)
+        axes.set(title=table)
+        _difference_axis(axes)
     panels[0, 0].set_yticks(range(len(names)), names)
     panels[0, 0].invert_yaxis()
+    figure.supxlabel("joint NLL − that of the NIW ensemble", fontsize="medium")
     return figure
+
+
+def _difference_axis(axes: Any) -> None:
+    """Linear up to 0.1, logarithmic beyond, with ticks that do not touch."""
+    axes.set_xscale("symlog", linthresh=0.1, linscale=0.5)
+    low, high = axes.get_xlim()
+    ticks = [-1, -0.1, 0, 0.1, 1, 10] if high < 3 else [-1, 0, 1, 10]
+    ticks = ticks if high > 0.5 or low < -0.5 else [-0.1, -0.05, 0, 0.05, 0.1, 0.2]
+    shown = [tick for tick in ticks if low <= tick <= high]
+    axes.set_xticks(shown, [f"{tick:g}".replace("-", "−") for tick in shown])
+    axes.minorticks_off()
+    axes.grid(axis="x", lw=0.3)
 
 
 def _point(axes: Any, found: Any, place: int, name: str) -> None:
@@ -108,8 +118,7 @@ def univariate(results: dict[str, Any]) -> Any:
                         label=label,
                     )
         axes.set(title=f"{epochs} epochs", xlabel="NLL − Deep Ensembles 2017")
-        axes.set_xscale("symlog", linthresh=0.1)
-        axes.grid(axis="x", lw=0.3)
+        _difference_axis(axes)
         axes.set_yticks(range(len(tables)), list(tables))
     panels[0, 0].invert_yaxis()
     figure.legend(*panels[0, 0].get_legend_handles_labels(), loc="outside lower center", ncols=3)
@@ -127,40 +136,21 @@ def epistemic(results: dict[str, Any]) -> Any:
     axes = panels[0, 0]
     for number, name in enumerate(names):
         shift = (number - (len(names) - 1) / 2) * 0.12
-        for place, problem in enumerate(told):
-            if name in problem["rows"]:
-                values = problem["rows"][name]["auroc"]
-                label = name if place == 0 else None
-                axes.errorbar(
-                    place + shift,
-                    np.mean(values),
-                    yerr=np.std(values),
-                    fmt="o",
-                    color=f"C{number}",
-                    markersize=3.5,
-                    lw=1,
-                    label=label,
-                )
+        areas = {place: p["rows"][name]["auroc"] for place, p in enumerate(told) if name in p["rows"]}
+        places, means = [place + shift for place in areas], [np.mean(values) for values in areas.values()]
+        spreads = [np.std(values) for values in areas.values()]
+        axes.errorbar(places, means, yerr=spreads, fmt="o", color=f"C{number}", markersize=3.5, lw=1, label=name)
     axes.axhline(0.5, color="k", lw=0.8)
     axes.set_xticks(range(len(told)), [problem["name"].replace(", ", "\n") for problem in told])
     axes.set(ylabel="AUROC, out against in", ylim=(0, 1.03))
     for axes, (table, own) in zip(panels[0, 1:], growing.items(), strict=True):
+        sizes = [problem["training_rows"] for problem in own]
         for number, name in enumerate(names):
             if all(name in problem["rows"] for problem in own):
                 values = np.array([np.mean(problem["rows"][name]["epistemic"]) for problem in own])
-                axes.plot(
-                    [problem["training_rows"] for problem in own],
-                    values / values[0],
-                    "o-",
-                    color=f"C{number}",
-                    markersize=3.5,
-                )
-        axes.set(
-            title=table,
-            xscale="log",
-            yscale="log",
-            xlabel="training rows",
-            ylabel="median epistemic variance, relative",
-        )
+                axes.plot(sizes, values / values[0], "o-", color=f"C{number}", markersize=3.5)
+        axes.set(title=table, xscale="log", yscale="log", xlabel="training rows", ylabel="epistemic variance, relative")
+        axes.set_xticks(sizes, [str(size) for size in sizes])
+        axes.xaxis.minorticks_off()
     figure.legend(*panels[0, 0].get_legend_handles_labels(), loc="outside lower center", ncols=3)
     return figure

@@ -1,27 +1,37 @@
-"""What the library set out to reach on real tables, each goal as a row of the ledger."""
+"""What the library set out to reach on real tables: goals, what was found, and the verdict."""
 
 from collections.abc import Iterator
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
 from experiments._bench_compare import REFERENCES, against_published, published
 from experiments._bench_methods import CALIBRATED, ENSEMBLE, METHODS
 from experiments._bench_report import difference, grown
-from experiments._claims import OPEN, Claim, decide
+from experiments._claims import OPEN, decide
 
 CONSTANT = ("ridge, diagonal", "ridge", "ExtraTrees, diagonal", "ExtraTrees")
 ENOUGH_ROWS = 500
 
 
-def rows(results: dict[str, Any]) -> list[Claim]:
+class Goal(NamedTuple):
+    """A goal of a part: what is claimed, the number that tells, what it should be, what it is, and the verdict."""
+
+    part: str
+    claim: str
+    statistic: str
+    aim: str
+    ours: str
+    verdict: str
+
+    def __str__(self) -> str:
+        return f"{self.verdict:18} {self.part}: {self.claim} ({self.statistic}; {self.aim}): {self.ours}"
+
+
+def rows(results: dict[str, Any]) -> list[Goal]:
     """All goals that the results can tell of."""
     goals = (_constant, _networks, _full, _regions, _univariate, _oracle, _outside, _growth)
     return [row for goal in goals for row in goal(results)]
-
-
-def _goal(part: str, claim: str, statistic: str, aim: str, ours: str, verdict: str) -> Claim:
-    return Claim(f"benchmark {part}", claim, statistic, aim, ours, verdict)
 
 
 def joint(results: dict[str, Any]) -> dict[str, Any]:
@@ -30,7 +40,7 @@ def joint(results: dict[str, Any]) -> dict[str, Any]:
     return {p["name"]: p for p in problems if p["part"] == "B" and ENSEMBLE in p["rows"]}
 
 
-def _constant(results: dict[str, Any]) -> Iterator[Claim]:
+def _constant(results: dict[str, Any]) -> Iterator[Goal]:
     found = joint(results)
     if not found:
         return
@@ -41,7 +51,7 @@ def _constant(results: dict[str, Any]) -> Iterator[Claim]:
             *(np.mean(problem["rows"][row]["nll"]) for row in CONSTANT if row in problem["rows"]),
         ]
         better[name] = float(np.mean(problem["rows"][ENSEMBLE]["nll"]) - min(known))
-    yield _goal(
+    yield Goal(
         "B",
         "the NIW ensemble beats every constant covariance in joint NLL",
         "NLL minus the best of ridge and ExtraTrees, diagonal and full, given with the tables or run here",
@@ -51,7 +61,7 @@ def _constant(results: dict[str, Any]) -> Iterator[Claim]:
     )
 
 
-def _networks(results: dict[str, Any]) -> Iterator[Claim]:
+def _networks(results: dict[str, Any]) -> Iterator[Goal]:
     tied = {}
     for name, problem in joint(results).items():
         others = [
@@ -64,7 +74,7 @@ def _networks(results: dict[str, Any]) -> Iterator[Claim]:
             tied[name] = (difference(problem, ENSEMBLE, best), best)
     if tied:
         good = sum(found.low <= 0 for found, _ in tied.values())
-        yield _goal(
+        yield Goal(
             "B",
             "the NIW ensemble is the best network in joint NLL, or tied with the best",
             "NLL minus that of the best other network, 95 % interval over splits",
@@ -74,11 +84,11 @@ def _networks(results: dict[str, Any]) -> Iterator[Claim]:
         )
 
 
-def _full(results: dict[str, Any]) -> Iterator[Claim]:
+def _full(results: dict[str, Any]) -> Iterator[Goal]:
     row = "diagonal NIW ensemble"
     worth = {name: difference(p, row) for name, p in joint(results).items() if row in p["rows"]}
     if worth:
-        yield _goal(
+        yield Goal(
             "B",
             "the full covariance is worth something over the diagonal",
             "joint NLL with diagonal L minus that with full L, 95 % interval over splits",
@@ -88,7 +98,7 @@ def _full(results: dict[str, Any]) -> Iterator[Claim]:
         )
 
 
-def _regions(results: dict[str, Any]) -> Iterator[Claim]:
+def _regions(results: dict[str, Any]) -> Iterator[Goal]:
     shares = {}
     for name, problem in joint(results).items():
         scores = problem["rows"].get(CALIBRATED)
@@ -96,7 +106,7 @@ def _regions(results: dict[str, Any]) -> Iterator[Claim]:
             shares[name] = float(np.mean(scores["inside_90%"]))
     if shares:
         good = [0.88 <= share <= 0.92 for share in shares.values()]
-        yield _goal(
+        yield Goal(
             "B",
             "calibrated 90 % joint regions hold 90 % of the rows",
             f"share of the test rows inside, tables with at least {ENOUGH_ROWS} of them over all splits",
@@ -119,27 +129,27 @@ def univariate(results: dict[str, Any], epochs: int) -> dict[str, Any]:
     return found
 
 
-def _univariate(results: dict[str, Any]) -> Iterator[Claim]:
+def _univariate(results: dict[str, Any]) -> Iterator[Goal]:
     for epochs in (40, 400):
         own = {name: of[ENSEMBLE] for name, of in univariate(results, epochs).items() if ENSEMBLE in of}
         if own:
             good = sum(found.low <= 0 for found in own.values())
-            yield _goal(
+            yield Goal(
                 "A",
                 f"after {epochs} epochs the NIW ensemble is better than Deep Ensembles (2017), or tied",
                 "NLL in the target's unit minus the published one, 95 % interval",
-                "7 of 9 tables" if epochs == 40 else "",
+                "7 of 9 tables" if epochs == 40 else "no aim",
                 f"{good} of {len(own)}: " + "; ".join(f"{name} {found}" for name, found in own.items()),
                 decide(good >= min(7, len(own)), good),
             )
 
 
-def _oracle(results: dict[str, Any]) -> Iterator[Claim]:
+def _oracle(results: dict[str, Any]) -> Iterator[Goal]:
     problem = results["problems"].get("C trivariate")
     if problem and ENSEMBLE in problem["rows"]:
         scores = problem["rows"][ENSEMBLE]
         above = float(np.mean(np.subtract(scores["nll_in_units"], scores["oracle"])))
-        yield _goal(
+        yield Goal(
             "C",
             "the NIW ensemble comes near the true distribution of three simulated targets",
             f"joint NLL minus that of the truth on the same rows ({np.mean(scores['oracle']):.3f})",
@@ -149,14 +159,14 @@ def _oracle(results: dict[str, Any]) -> Iterator[Claim]:
         )
 
 
-def _outside(results: dict[str, Any]) -> Iterator[Claim]:
+def _outside(results: dict[str, Any]) -> Iterator[Goal]:
     areas = {
         problem["name"]: float(np.mean(problem["rows"][ENSEMBLE]["auroc"]))
         for problem in results["problems"].values()
         if "auroc" in problem["rows"].get(ENSEMBLE, {})
     }
     if areas:
-        yield _goal(
+        yield Goal(
             "D",
             "epistemic uncertainty of the NIW ensemble is larger for rows unlike those of training",
             "area under the ROC curve of out against in",
@@ -166,7 +176,7 @@ def _outside(results: dict[str, Any]) -> Iterator[Claim]:
         )
 
 
-def _growth(results: dict[str, Any]) -> Iterator[Claim]:
+def _growth(results: dict[str, Any]) -> Iterator[Goal]:
     told, falls = [], []
     for table, own in grown(results).items():
         values = [
@@ -176,7 +186,7 @@ def _growth(results: dict[str, Any]) -> Iterator[Claim]:
             told.append(f"{table} " + " → ".join(f"{value:.3g}" for value in values))
             falls.append(all(np.diff(values) < 0))
     if told:
-        yield _goal(
+        yield Goal(
             "D",
             "epistemic uncertainty of the NIW ensemble falls as the training part grows",
             "median epistemic variance on the test rows, from few to all training rows",

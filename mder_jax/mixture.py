@@ -21,6 +21,7 @@ from mder_jax._arrays import (
     check_same,
     check_within,
     common_batch,
+    floats,
     floats_with,
     pytree,
     same_rank,
@@ -103,9 +104,19 @@ class Mixture:
     def log_prob(self, y: ArrayLike, missing: bool = False) -> Array:
         """ln p(y) = ln Σ_i exp(ln t_i(y)) − ln M, (..., n) -> (...); y may have more batch axes in front.
 
-        With `missing` a NaN in y is a target that was not observed, and p the density of the others.
+        With `missing` a NaN in y is a target that was not observed, and p the density of the others. A member that is
+        so far off that its distance overflows has density 0, and the others tell.
         """
-        return logsumexp(jax.vmap(lambda t: t.log_prob(y, missing))(self.components()), axis=0) - math.log(self.size)
+        (y,) = floats(y=y)
+        asked = jnp.zeros(y.shape[:-1], bool) if missing else jnp.any(jnp.isnan(y), axis=-1)
+
+        def of_member(t: StudentT) -> Array:
+            value = t.log_prob(y, missing)
+            known = jnp.isfinite(jnp.sum(t.loc, axis=-1) + jnp.sum(t.scale_tril, axis=(-2, -1)))
+            overflow = jnp.isnan(value) & jnp.broadcast_to(known, value.shape) & ~jnp.broadcast_to(asked, value.shape)
+            return jnp.where(overflow, -jnp.inf, value)
+
+        return logsumexp(jax.vmap(of_member)(self.components()), axis=0) - math.log(self.size)
 
     def mean(self) -> Array:
         """E[y] = μ̄, the mean of the members' means, (..., n); infinite where one of them has df ≤ 1."""

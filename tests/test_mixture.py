@@ -489,3 +489,16 @@ def test_region_holds_its_share_of_draws():
     np.testing.assert_allclose(held.mean(axis=0), 0.8, atol=4 * np.sqrt(0.16 / draws))
     with pytest.raises(ValueError, match=r"probability.*1\.2"):
         mixture.region_radius(1.2, jax.random.key(0))
+
+
+def test_a_member_whose_distance_overflows_leaves_the_density_to_the_others():
+    # two steps of a solve with such a factor are 1e26 and 1e40, and their difference is not a number in float32
+    bad = jnp.float32([[1e-13, 0, 0], [1.0, 1e-13, 0], [1e13, -1e13, 1e-13]])
+    t = mder.StudentT(4.0, jnp.zeros((2, 3), jnp.float32), jnp.stack([bad, jnp.eye(3, dtype=jnp.float32)]))
+    y = jnp.float32([20.0, -20.0, 20.0])
+    assert np.isnan(mder.Mixture(t).components().log_prob(y)[0])
+    alone = mder.StudentT(4.0, jnp.zeros(3, jnp.float32), jnp.eye(3, dtype=jnp.float32)).log_prob(y)
+    np.testing.assert_allclose(mder.Mixture(t).log_prob(y), alone - np.log(2), rtol=1e-6)
+    assert np.isnan(mder.Mixture(t).log_prob(y.at[0].set(jnp.nan)))
+    broken = mder.StudentT(4.0, jnp.zeros((2, 3)).at[0].set(jnp.nan), jnp.broadcast_to(jnp.eye(3), (2, 3, 3)))
+    assert np.isnan(mder.Mixture(broken).log_prob(jnp.zeros(3)))

@@ -220,6 +220,6 @@ def test_a_full_disk_leaves_the_old_file(model, content, tmp_path, monkeypatch):
     assert path.read_bytes() == content and os.listdir(tmp_path) == ["model.mder"]
 
 
-def test_a_file_that_does_not_tell_how_L_is_packed_has_it_as_in_the_paper(model, tmp_path):
+def test_a_file_that_does_not_tell_how_the_factor_is_packed_has_it_as_in_the_paper(model, tmp_path):
     path = resealed(model, tmp_path, lambda document: document["design"].pop("relative"))
     assert model.predictor_.design.relative and not MDERRegressor.load(path).predictor_.design.relative

@@ -117,3 +117,11 @@ def test_readme_shows_the_saved_ledger():
     for line, row in zip(lines, rows, strict=True):
         for key in ("study", "claim", "paper", "ours", "verdict"):
             assert row[key].replace("|", "\\|") in line
+
+
+def test_readme_shows_the_saved_benchmark():
+    from experiments import _bench_report
+
+    saved = json.loads((ROOT / "experiments" / "results" / "benchmark.json").read_text())
+    table = README.split("<!-- benchmark -->\n")[1].split("<!-- /benchmark -->")[0]
+    assert table == _bench_report.joint_table(saved["results"])
