@@ -51,7 +51,7 @@ def _one_split(fit: Any, X: np.ndarray, Y: np.ndarray, X_test: np.ndarray, n: in
 
 def without_correlations(factor: np.ndarray) -> np.ndarray:
     """Cholesky factors of the same variances without the covariances, (..., n, n)."""
-    return np.sqrt(np.sum(factor**2, axis=-1))[..., None] * np.eye(factor.shape[-1])
+    return np.sqrt(np.sum(factor**2, axis=-1))[..., None] * np.eye(factor.shape[-1], dtype=factor.dtype)
 
 
 def _around(predict: Callable[[np.ndarray], np.ndarray], residuals: np.ndarray) -> Fitted:
