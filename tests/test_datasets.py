@@ -83,7 +83,12 @@ def test_a_missing_table_says_where_it_was_looked_for(tables, monkeypatch):
 
 @pytest.mark.parametrize(
     "damage",
-    [lambda text: text[: len(text) // 2], lambda text: "", lambda text: "a,b\n1,2\n", lambda text: text.rsplit(",", 1)[0] + "\n"],
+    [
+        lambda text: text[: len(text) // 2],
+        lambda text: "",
+        lambda text: "a,b\n1,2\n",
+        lambda text: text.rsplit(",", 1)[0] + "\n",
+    ],
 )
 def test_a_file_that_is_not_the_table_is_refused(tables, damage):
     folder, _ = tables

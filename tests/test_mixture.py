@@ -263,7 +263,7 @@ def test_widest_and_narrowest_interval():
     np.testing.assert_allclose(mixture.interval(0.0), [mixture.ppf(0.5)] * 2, rtol=1e-12)
 
 
-@pytest.mark.parametrize("df", [long(1.5), np.inf])
+@pytest.mark.parametrize("df", [long(1.5), long(np.inf)])
 def test_one_member_is_itself(df):
     t = students(1, batch=(4,), df=df)
     mixture, member = Mixture(t), Mixture(t).member(0)
