@@ -40,7 +40,7 @@ def load(path: pathlib.Path, wanted: dict[str, Any]) -> dict[str, Any] | None:
     return cell if isinstance(cell, dict) and cell.get("identity") == wanted else None
 
 
-def begin(told: Any) -> None:
+def begin(told: Any, cache: bool) -> None:
     """What a process does first: it keeps to one core, so that costs can be compared and cores are shared."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     import threadpoolctl
@@ -49,7 +49,8 @@ def begin(told: Any) -> None:
 
     threadpoolctl.threadpool_limits(1)
     _progress.report_to(told)
-    mder_jax.use_compilation_cache()
+    if cache:
+        mder_jax.use_compilation_cache()
 
 
 def perform(label: str, name: str, config: Any, folder: pathlib.Path) -> None:

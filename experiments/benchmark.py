@@ -84,6 +84,9 @@ def run(config: Config, folder: pathlib.Path) -> dict[str, Any]:
 
 def _fill(config: Config, folder: pathlib.Path, asked: list[tuple[str, str]]) -> None:
     """Run the cells that are not saved yet, in several processes, and tell how many are done."""
+    import jax
+
+    cache = jax.config.values["jax_compilation_cache_dir"] is not None  # unless the command was told --no-cache
     wanted = cells.identity(config)
     work = [cell for cell in asked if cells.load(cells.path_of(folder, *cell), wanted) is None]
     finished = len(asked) - len(work)
@@ -94,7 +97,7 @@ def _fill(config: Config, folder: pathlib.Path, asked: list[tuple[str, str]]) ->
         _progress.running(f"{finished} of {len(asked)} cells", finished / len(asked))
 
     items = [(label, name, config, folder) for label, name in work]
-    _pool.each(cells.perform, items, config.workers, cells.begin, (), done)
+    _pool.each(cells.perform, items, config.workers, cells.begin, (cache,), done)
 
 
 def _missing(tables: set[str]) -> dict[str, str]:

@@ -25,7 +25,7 @@ from experiments import _bench_tasks as tasks_of
 from experiments import benchmark
 from experiments.__main__ import main
 
-SMALL = ["--splits", "2", "--steps", "60", "--members", "2", "--small-members", "2", "--workers", "1"]
+SMALL = ["--splits", "2", "--steps", "60", "--members", "2", "--small-members", "2", "--workers", "1", "--no-cache"]
 
 
 def correlated_table(rows=60, inputs=3, targets=2, seed=0):
