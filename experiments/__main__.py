@@ -95,14 +95,10 @@ def _in_this_process(name: str, options: argparse.Namespace) -> None:
 
 def _in_processes(chosen: list[str], options: argparse.Namespace, done: Callable[[], None]) -> None:
     """Two studies at a time: compiling and drawing keep one core busy, training all."""
-    from experiments import _pool, _store, _worker
+    from experiments import _pool, _worker
 
     work = [(name, options) for name in chosen]
-    try:
-        _pool.each(_worker.perform, work, PROCESSES, _worker.begin, (not options.no_cache,), done)
-    except BaseException:
-        _store.remove_drafts(options.out)
-        raise
+    _pool.each(_worker.perform, work, PROCESSES, _worker.begin, (not options.no_cache,), done, options.out)
 
 
 if __name__ == "__main__":

@@ -5,27 +5,32 @@ import hashlib
 import json
 import pathlib
 import re
-import signal
 import warnings
 from typing import Any
 
-from experiments import _progress
-from mder_jax._files import write_whole
+from experiments import _progress, _store
 
 MODULES = ("tasks", "scores", "neural", "others", "methods", "problems")
 
 
+def home(folder: pathlib.Path) -> pathlib.Path:
+    """Where cells are kept."""
+    return folder / "benchmark_cells"
+
+
 def path_of(folder: pathlib.Path, label: str, method: str) -> pathlib.Path:
     """Where a cell is kept."""
-    return folder / "benchmark_cells" / (re.sub(r"[^\w-]+", "_", f"{label} {method}") + ".json")
+    return home(folder) / (re.sub(r"[^\w-]+", "_", f"{label} {method}") + ".json")
 
 
 def identity(config: Any) -> dict[str, Any]:
     """What decides the numbers of a cell besides its problem and method: settings, code and version of JAX."""
     import jax
 
-    here = pathlib.Path(__file__).parent
-    sources = [here / f"_bench_{name}.py" for name in MODULES]
+    import mder_jax
+
+    here, library = pathlib.Path(__file__).parent, pathlib.Path(mder_jax.__file__).parent
+    sources = [*(here / f"_bench_{name}.py" for name in MODULES), *sorted(library.glob("*.py"))]
     code = hashlib.sha256(b"".join(path.read_bytes() for path in sources)).hexdigest()[:16]
     numbers = {name: getattr(config, name) for name in ("seed", "splits", "members", "small_members", "steps")}
     return {**numbers, "code": code, "jax": jax.__version__}
@@ -40,15 +45,13 @@ def load(path: pathlib.Path, wanted: dict[str, Any]) -> dict[str, Any] | None:
     return cell if isinstance(cell, dict) and cell.get("identity") == wanted else None
 
 
-def begin(told: Any, cache: bool) -> None:
+def begin(cache: bool) -> None:
     """What a process does first: it keeps to one core, so that costs can be compared and cores are shared."""
-    signal.signal(signal.SIGINT, signal.SIG_IGN)
     import threadpoolctl
 
     import mder_jax
 
     threadpoolctl.threadpool_limits(1)
-    _progress.report_to(told)
     if cache:
         mder_jax.use_compilation_cache()
 
@@ -63,7 +66,7 @@ def perform(label: str, name: str, config: Any, folder: pathlib.Path) -> None:
     cell = {"identity": identity(config), **_run(problem, METHODS[name], problem.tasks())}
     path = path_of(folder, label, name)
     path.parent.mkdir(exist_ok=True)
-    write_whole(path, json.dumps(cell).encode())
+    _store.write(path, json.dumps(cell).encode())
 
 
 def _run(problem: Any, method: Any, tasks: Any) -> dict[str, Any]:

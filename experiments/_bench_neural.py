@@ -124,16 +124,13 @@ def outputs(trained: Trained, X: np.ndarray) -> tuple[Any, float]:
     """
     network = trained.network
 
-    def of_network(params: Any, x: Array) -> Any:
-        return network.apply(params, x)
-
     def of_passes(params: Any, x: Array) -> Any:
         assert network.train is not None
         keys = jax.random.split(jax.random.key(1), PASSES)
         return jax.vmap(network.train, in_axes=(None, None, 0))(take(params, 0), x, keys)
 
     def of_split(part: tuple[Any, Array]) -> Any:
-        return of_passes(*part) if network.train else jax.vmap(of_network, in_axes=(0, None))(*part)
+        return of_passes(*part) if network.train else jax.vmap(network.apply, in_axes=(0, None))(*part)
 
     program = jax.jit(lambda params, x: lax.map(of_split, (params, x))).lower(trained.params, X).compile()
     begin = time.perf_counter()

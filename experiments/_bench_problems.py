@@ -15,7 +15,7 @@ import numpy as np
 
 import mder_jax as mder
 from experiments._bench_neural import USUAL, Recipe
-from experiments._bench_tasks import Tasks, make_tasks, seeded_splits
+from experiments._bench_tasks import Tasks, joined, make_tasks, seeded_splits
 from mder_jax import _fitting, _scores
 from mder_jax._real_tables import SOURCES
 from mder_jax.datasets import real
@@ -28,7 +28,7 @@ SMALL, LARGE = 500, 5000  # rows
 BLOCK_SHARE, IN_SHARE = 0.2, 0.1
 FIRST_OF_RF1 = 4108
 GAP, CUBIC_POINTS = 1.5, 1000
-CIRCLE_POINTS, CIRCLE_ANGLES = 300, 200
+CIRCLE_POINTS, ANGLES = 300, (np.arange(200) + 0.5) / 200 * 2 * np.pi
 
 ALL = (
     *("ridge", "trees", "niw", "niw-calibrated", "niw-diagonal", "nig", "gaussian", "gaussian-diagonal", "dropout"),
@@ -209,7 +209,7 @@ def _gap(splits: int) -> Tasks:
         within, gap = np.flatnonzero(~outside), np.flatnonzero(outside)
         train, test = within[:CUBIC_POINTS], np.concatenate([within[CUBIC_POINTS:][:300], gap[:300]])
         parts.append(make_tasks(x, y, [(train, test)])._replace(rows=outside[None, test]))
-    return Tasks(*(np.concatenate(field) for field in zip(*parts, strict=True)))
+    return joined(parts)
 
 
 def _circle(splits: int) -> Tasks:
@@ -217,13 +217,12 @@ def _circle(splits: int) -> Tasks:
     parts = []
     for split in range(splits):
         seen = mder.datasets.circle(jax.random.key(split), CIRCLE_POINTS)
-        t = (np.arange(CIRCLE_ANGLES) + 0.5) / CIRCLE_ANGLES * 2 * np.pi
-        radius = 1 + 0.1 * np.random.RandomState(split).normal(size=(CIRCLE_ANGLES, 1))
-        new = radius * np.stack([np.cos(t), np.sin(t)], axis=1)
-        X, Y = np.concatenate([seen.X, t[:, None]]), np.concatenate([seen.Y, new])
+        radius = 1 + 0.1 * np.random.RandomState(split).normal(size=(len(ANGLES), 1))
+        new = radius * np.asarray(mder.datasets.circle_mean(ANGLES))
+        X, Y = np.concatenate([seen.X, ANGLES[:, None]]), np.concatenate([seen.Y, new])
         rows = np.arange(len(X))
         parts.append(make_tasks(X, Y, [(rows[:CIRCLE_POINTS], rows[CIRCLE_POINTS:])]))
-    return Tasks(*(np.concatenate(field) for field in zip(*parts, strict=True)))
+    return joined(parts)
 
 
 def _nothing(rows: dict[str, np.ndarray], tasks: Tasks) -> dict[str, Any]:
@@ -260,12 +259,11 @@ def _trivariate_truth(rows: dict[str, np.ndarray], tasks: Tasks) -> dict[str, An
 
 def _circle_truth(rows: dict[str, np.ndarray], tasks: Tasks) -> dict[str, Any]:
     """In the middle 60 % of each quadrant: on the axes a standard deviation is 0 and there is no correlation."""
-    t = (np.arange(CIRCLE_ANGLES) + 0.5) / CIRCLE_ANGLES * 2 * np.pi
-    middle = np.abs(t % (np.pi / 2) / (np.pi / 2) - 0.5) < 0.3
-    std = np.abs(0.1 * np.stack([np.cos(t), np.sin(t)], axis=1))[middle] / tasks.unit[:, None]
-    off = np.sign(np.cos(t) * np.sin(t))[middle]
-    correlation = np.stack([np.stack([np.ones_like(off), off], -1), np.stack([off, np.ones_like(off)], -1)], -2)
-    return _against(rows["covariance"][:, middle], std, np.broadcast_to(correlation, (*std.shape, 2)))
+    middle = np.abs(ANGLES % (np.pi / 2) / (np.pi / 2) - 0.5) < 0.3
+    truth = np.asarray(mder.datasets.circle_covariance(ANGLES[middle]), np.float64)
+    std = np.sqrt(np.diagonal(truth, axis1=-2, axis2=-1))
+    correlation = np.broadcast_to(truth / (std[:, :, None] * std[:, None]), (tasks.splits, *truth.shape))
+    return _against(rows["covariance"][:, middle], std / tasks.unit[:, None], correlation)
 
 
 def _against(covariance: np.ndarray, std: np.ndarray, correlation: np.ndarray) -> dict[str, Any]:

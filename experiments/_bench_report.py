@@ -170,7 +170,7 @@ def _cell(problem: dict[str, Any], name: str) -> str:
     mark = ""
     if name != ENSEMBLE and ENSEMBLE in problem["rows"]:
         found = difference(problem, name)
-        mark = " *" if found.low > 0 else " °" if found.high < 0 else ""
+        mark = "" if found.tied else " *" if found.mean > 0 else " °"
     values = problem["rows"][name]["nll"]
     return f"{np.mean(values):.2f} ± {standard_error(values):.2f}{mark}".replace("-", "−")
 

@@ -1,5 +1,6 @@
 """Forecasts of all splits, and their scores: everything in standard deviations of the training targets."""
 
+import functools
 import math
 from typing import Any, NamedTuple
 
@@ -140,7 +141,7 @@ def of_rows(forecast: Forecast, tasks: Tasks) -> dict[str, np.ndarray]:
     found = []
     for start in range(0, len(y), BLOCK):
         place = np.minimum(np.arange(start, start + BLOCK), len(y) - 1)
-        part = jax.tree.map(lambda leaf: np.take(leaf, place, axis=axis), flat)  # noqa: B023
+        part = jax.tree.map(functools.partial(np.take, indices=place, axis=axis), flat)
         scores = _of_block(part, y[place], radii[place], jax.random.fold_in(jax.random.key(0), start))
         found.append({name: np.asarray(values, np.float64)[: len(y) - start] for name, values in scores.items()})
     joined = {name: np.concatenate([block[name] for block in found]) for name in found[0]}

@@ -61,6 +61,11 @@ def make_tasks(X: np.ndarray, Y: np.ndarray, splits: Sequence[tuple[np.ndarray, 
     return Tasks(*(np.stack(field) for field in zip(*parts, strict=True)))
 
 
+def joined(parts: Sequence[Tasks]) -> Tasks:
+    """The splits of all parts, one after the other."""
+    return Tasks(*(np.concatenate(field) for field in zip(*parts, strict=True)))
+
+
 def set_apart(tasks: Tasks, share: float) -> tuple[Tasks, np.ndarray, np.ndarray]:
     """Take the last rows of each training part away, and return them: they lie in random order already."""
     kept = tasks.X.shape[1] - int(np.ceil(share * tasks.X.shape[1]))

@@ -2,17 +2,13 @@
 
 import argparse
 import gc
-import signal
-from typing import Any
 
 
-def begin(told: Any, cache: bool) -> None:
-    """What such a process does first: Ctrl-C is the main process's affair, and so is the bar."""
-    signal.signal(signal.SIGINT, signal.SIG_IGN)
+def begin(cache: bool) -> None:
+    """What such a process does first."""
     gc.set_threshold(500_000, 20, 20)  # tracing and drawing make many objects: 6 % of the time
-    from experiments import _progress, _study
+    from experiments import _study
 
-    _progress.report_to(told)
     _study.prepare_jax(cache)
 
 

@@ -72,8 +72,8 @@ def run(config: Config, folder: pathlib.Path) -> dict[str, Any]:
         ((problem, name) for problem in here for name in asked[problem.label]),
         key=lambda cell: -seconds(cell[0], cell[1], config.splits),
     )
-    _fill(config, folder, [(problem.label, name) for problem, name in longest_first])
     wanted = cells.identity(config)
+    _fill(config, folder, wanted, [(problem.label, name) for problem, name in longest_first])
     problems = {}
     for problem in here:
         found = {name: cells.load(cells.path_of(folder, problem.label, name), wanted) for name in asked[problem.label]}
@@ -82,12 +82,11 @@ def run(config: Config, folder: pathlib.Path) -> dict[str, Any]:
     return {"problems": problems, "missing": missing, "splits": config.splits}
 
 
-def _fill(config: Config, folder: pathlib.Path, asked: list[tuple[str, str]]) -> None:
+def _fill(config: Config, folder: pathlib.Path, wanted: dict[str, Any], asked: list[tuple[str, str]]) -> None:
     """Run the cells that are not saved yet, in several processes, and tell how many are done."""
     import jax
 
     cache = jax.config.values["jax_compilation_cache_dir"] is not None  # unless the command was told --no-cache
-    wanted = cells.identity(config)
     work = [cell for cell in asked if cells.load(cells.path_of(folder, *cell), wanted) is None]
     finished = len(asked) - len(work)
 
@@ -97,17 +96,17 @@ def _fill(config: Config, folder: pathlib.Path, asked: list[tuple[str, str]]) ->
         _progress.running(f"{finished} of {len(asked)} cells", finished / len(asked))
 
     items = [(label, name, config, folder) for label, name in work]
-    _pool.each(cells.perform, items, config.workers, cells.begin, (cache,), done)
+    _pool.each(cells.perform, items, config.workers, cells.begin, (cache,), done, cells.home(folder))
 
 
 def _missing(tables: set[str]) -> dict[str, str]:
     """Why a table cannot be read, by name."""
-    from mder_jax.datasets import MissingTableError, real
+    from mder_jax._real_tables import MissingTableError, locate
 
     found = {}
     for name in sorted(tables):
         try:
-            real(name)
+            locate(name)
         except MissingTableError as error:
             found[name] = str(error)
     return found

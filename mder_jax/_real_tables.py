@@ -146,10 +146,8 @@ SOURCES = {
 
 def read(name: str, folder: str | pathlib.Path | None = None) -> RealTable:
     """A table by name; see `mder_jax.datasets.real`."""
-    if name not in SOURCES:
-        raise ValueError(f"no table is named {name!r}; there are {', '.join(SOURCES)}")
+    path, parse = locate(name, folder)
     source = SOURCES[name]
-    path, parse = _find(name, source, folder)
     try:
         content = path.read_bytes()
         if not content.strip():
@@ -169,11 +167,11 @@ def read(name: str, folder: str | pathlib.Path | None = None) -> RealTable:
     return RealTable(name, X, Y, dict(zip(source.truth, extra.T, strict=True)), str(path))
 
 
-def _find(
-    name: str, source: _Source, folder: str | pathlib.Path | None
-) -> tuple[pathlib.Path, Callable[[bytes], np.ndarray]]:
+def locate(name: str, folder: str | pathlib.Path | None = None) -> tuple[pathlib.Path, Callable[[bytes], np.ndarray]]:
     """The file of a table, and how to read it; the folder comes first."""
-    looked = []
+    if name not in SOURCES:
+        raise ValueError(f"no table is named {name!r}; there are {', '.join(SOURCES)}")
+    source, looked = SOURCES[name], []
     root = folder if folder is not None else os.environ.get(FOLDER)
     if source.file:
         if root is None:

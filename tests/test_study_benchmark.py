@@ -24,6 +24,7 @@ from experiments import _bench_scores as scores
 from experiments import _bench_tasks as tasks_of
 from experiments import benchmark
 from experiments.__main__ import main
+from mder_jax._job import take
 
 SMALL = ["--splits", "2", "--steps", "60", "--members", "2", "--small-members", "2", "--workers", "1", "--no-cache"]
 
@@ -93,7 +94,7 @@ def test_scores_are_those_of_the_metrics_for_a_mixture(small_tasks):
     niw = mder.niw_link(raw, n=2)
     found = scores.of_rows(scores.Forecast(scores.Members(niw)), small_tasks)
     for split in range(2):
-        mixture = mder.Mixture(jax.tree.map(lambda leaf: leaf[split], niw))  # noqa: B023
+        mixture = mder.Mixture(take(niw, split))
         y = jnp.asarray(small_tasks.Y_test[split])
         assert np.allclose(found["nll"][split], -mixture.log_prob(y), rtol=1e-5)
         assert np.allclose(found["covariance"][split], mixture.total(), rtol=1e-4)
@@ -259,6 +260,12 @@ def test_a_run_prints_saves_and_goes_on_where_it_stopped(run, tmp_path):
     assert len(after) == 3 and after.items() >= kept.items()
     second = json.loads((out / "benchmark.json").read_text())["results"]
     assert first["problems"]["B slump"]["rows"].items() <= second["problems"]["B slump"]["rows"].items()
+
+
+def test_options_name_every_method_and_table():
+    assert set(benchmark.METHODS) == set(methods.METHODS)
+    named = {problem.name.split(",")[0] for problem in problems.all_problems(benchmark.Config())}
+    assert named == set(benchmark.SETS) == set(mder.datasets.REAL_TABLES) | {"circle", "gap"}
 
 
 def test_a_cell_that_is_damaged_or_of_other_settings_is_made_again(tmp_path):
