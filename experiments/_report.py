@@ -58,11 +58,12 @@ def _part(folder: pathlib.Path, name: str) -> dict[str, Any]:
 
 
 def markdown(rows: list[dict[str, str]]) -> str:
-    """The ledger as a table for a README."""
+    """The ledger as a page with one table."""
     titles = ["Study", *COLUMNS.values(), "Verdict"]
     lines = [titles, ["---"] * len(titles)]
     lines += [[f"`{row['study']}`", *(row[key] for key in COLUMNS), f"**{row['verdict']}**"] for row in rows]
-    return "".join("| " + " | ".join(cell.replace("|", "\\|") for cell in line) + " |\n" for line in lines)
+    table = "".join("| " + " | ".join(cell.replace("|", "\\|") for cell in line) + " |\n" for line in lines)
+    return f"# The paper's claims, each as a number\n\n{table}"
 
 
 def page(folder: pathlib.Path, parts: dict[str, Any], rows: list[dict[str, str]]) -> str:

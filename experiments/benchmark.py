@@ -17,6 +17,7 @@ from experiments import _pool, _progress
 from experiments._claims import Claim
 from experiments._options import option
 from experiments._store import ResultsError
+from mder_jax._real_tables import SOURCES
 
 RESUMES = True
 PARTS = ("A", "B", "C", "D")
@@ -24,10 +25,7 @@ METHODS = (
     *("niw", "niw-calibrated", "niw-diagonal", "nig", "gaussian", "gaussian-diagonal", "dropout"),
     *("ngboost", "process", "ridge", "trees"),
 )
-SETS = (
-    *("ansur2", "births1", "boston", "circle", "concrete", "energy", "gap", "kin8nm", "naval", "power", "protein"),
-    *("rf1", "slump", "trivariate", "wine-red", "yacht"),
-)
+SETS = tuple(sorted([*SOURCES, "circle", "gap"]))
 
 
 @dataclass(frozen=True)

@@ -1,9 +1,8 @@
-"""The package as a whole: import order, lightness, README, equation table."""
+"""The package as a whole: import order, lightness, equation table."""
 
-import ast
-import json
 import pathlib
 import re
+import runpy
 import subprocess
 import sys
 
@@ -11,6 +10,7 @@ import pytest
 
 ROOT = pathlib.Path(__file__).parent.parent
 README = (ROOT / "README.md").read_text()
+architecture = runpy.run_path(str(ROOT / "docs" / "architecture.py"))
 ORDER = [
     *["_files", "_arrays", "_gamma", "special", "linalg", "student_t", "niw", "nig", "links", "losses"],
     *["networks", "_problem", "_shuffle", "train", "persistence", "_devices", "_job", "_run", "ensemble"],
@@ -31,18 +31,11 @@ ORDER = [
 ]
 
 
-def imported(path):
-    for node in ast.walk(ast.parse(path.read_text())):
-        if isinstance(node, ast.ImportFrom) and node.module and node.module.split(".")[0] == "mder_jax":
-            inside = node.module.split(".")[1:]
-            yield from inside or [alias.name for alias in node.names if alias.name != "__version__"]
-
-
 @pytest.mark.parametrize("path", sorted((ROOT / "mder_jax").glob("*.py")), ids=lambda path: path.stem)
 def test_imports_point_one_way(path):
     if path.stem != "__init__":
         assert path.stem in ORDER, "say where the new module stands"
-        assert all(ORDER.index(name) < ORDER.index(path.stem) for name in imported(path))
+        assert all(ORDER.index(name) < ORDER.index(path.stem) for name in architecture["imports"](path))
 
 
 def test_import_is_light_and_changes_no_setting():
@@ -59,17 +52,6 @@ assert dict(jax.config.values) == before
 assert not jax._src.xla_bridge._backends, "importing must not start a backend"
 """
     subprocess.run([sys.executable, "-W", "error", "-c", script], check=True)
-
-
-def test_readme_python_blocks_run():
-    blocks = re.findall(r"```python\n(.*?)```", README, re.S)
-    assert blocks
-    script = "\n".join(blocks)
-    result = subprocess.run([sys.executable, "-W", "error", "-c", script], capture_output=True, text=True)
-    assert result.returncode == 0, result.stderr
-    promised = re.findall(r"# prints: (.*)", script)
-    assert promised
-    assert result.stdout.splitlines() == promised
 
 
 def test_equation_table_names_things_that_exist():
@@ -107,21 +89,3 @@ def test_public_names_have_docstrings():
 
     for name in mder_jax.__all__:
         assert (getattr(mder_jax, name).__doc__ or "").strip(), name
-
-
-def test_readme_shows_the_saved_ledger():
-    rows = json.loads((ROOT / "experiments" / "results" / "ledger.json").read_text())
-    table = README.split("<!-- ledger -->")[1].split("<!-- /ledger -->")[0]
-    lines = table.strip().splitlines()[2:]
-    assert len(lines) == len(rows)
-    for line, row in zip(lines, rows, strict=True):
-        for key in ("study", "claim", "paper", "ours", "verdict"):
-            assert row[key].replace("|", "\\|") in line
-
-
-def test_readme_shows_the_saved_benchmark():
-    from experiments import _bench_report
-
-    saved = json.loads((ROOT / "experiments" / "results" / "benchmark.json").read_text())
-    table = README.split("<!-- benchmark -->\n")[1].split("<!-- /benchmark -->")[0]
-    assert table == _bench_report.joint_table(saved["results"])

@@ -1,0 +1,122 @@
+"""Draws the modules of the package and what each builds on, from its imports: `python docs/architecture.py`."""
+
+import ast
+import json
+import pathlib
+import re
+import textwrap
+
+ROOT = pathlib.Path(__file__).resolve().parent.parent
+PICTURE = ROOT / "docs" / "architecture.svg"
+
+# Where a module stands, (column, row). The arrows come from the code.
+PLACES = {
+    **{"special": (0, 0), "linalg": (0, 1), "networks": (0, 3.7), "student_t": (1, 0)},
+    **{"persistence": (1, 2.7), "train": (1, 3.7), "niw": (2, 0), "datasets": (2, 1), "ensemble": (2, 3.7)},
+    **{"nig": (3, 0), "mixture": (4, 0), "links": (4, 1.4), "losses": (4, 2.4), "metrics": (5, 0)},
+    **{"calibration": (5, 1), "plotting": (6, 0), "estimator": (6, 2.7), "cli": (6, 3.7)},
+}
+COLOURS = {"distributions": "#dbe9f6", "networks": "#e3f2dd", "judging": "#fdeacb", "faces": "#f6dbe4"}
+KINDS = {
+    **dict.fromkeys(["special", "linalg", "student_t", "niw", "nig", "mixture", "links", "losses"], "distributions"),
+    **dict.fromkeys(["networks", "train", "ensemble", "persistence"], "networks"),
+    **dict.fromkeys(["datasets", "metrics", "calibration", "plotting"], "judging"),
+    **dict.fromkeys(["estimator", "cli"], "faces"),
+}
+WIDTH, HEIGHT = 0.82, 0.76
+
+
+def imports(path: pathlib.Path) -> set[str]:
+    """Modules of the package that a file imports anywhere."""
+    found: set[str] = set()
+    for node in ast.walk(ast.parse(path.read_text())):
+        if isinstance(node, ast.ImportFrom) and node.module and node.module.split(".")[0] == "mder_jax":
+            inside = node.module.split(".")[1:]
+            found.update(inside or [alias.name for alias in node.names if alias.name != "__version__"])
+    return found
+
+
+def modules() -> dict[str, pathlib.Path]:
+    """Every module of the package by name."""
+    return {path.stem: path for path in sorted((ROOT / "mder_jax").glob("*.py")) if path.stem != "__init__"}
+
+
+def arrows() -> dict[str, list[str]]:
+    """For every public module the public ones it builds on, directly or through private ones, but none that follows.
+
+    A module that is reached through another one is left out: `niw` builds on `linalg` through `student_t`.
+    """
+    direct = {name: imports(path) for name, path in modules().items()}
+
+    def through_private(name: str) -> set[str]:
+        return {
+            public
+            for used in direct[name]
+            for public in ([used] if not used.startswith("_") else through_private(used))
+            if public != name
+        }
+
+    builds_on = {name: through_private(name) for name in direct if not name.startswith("_")}
+
+    def all_below(name: str) -> set[str]:
+        return builds_on[name].union(*(all_below(used) for used in builds_on[name]))
+
+    return {
+        name: sorted(used for used in below if not any(used in all_below(other) for other in below))
+        for name, below in sorted(builds_on.items())
+    }
+
+
+def purpose(path: pathlib.Path) -> str:
+    """The first clause of a module's docstring."""
+    docstring = ast.get_docstring(ast.parse(path.read_text())) or ""
+    return re.split(r"[:;.]", docstring.splitlines()[0])[0].replace("`", "")
+
+
+def draw() -> None:
+    """Writes the picture; the arrows it shows stand in its metadata, where a test finds them."""
+    import matplotlib.pyplot as plt
+    from matplotlib.patches import FancyBboxPatch, Patch
+
+    plt.rcParams.update({"svg.fonttype": "none", "svg.hashsalt": "mder_jax", "font.family": "sans-serif"})
+    figure, ax = plt.subplots(figsize=(14.5, 6.2))
+    files, edges = modules(), arrows()
+    for name, (column, row) in PLACES.items():
+        box = FancyBboxPatch(
+            (column - WIDTH / 2, -row - HEIGHT / 2),
+            WIDTH,
+            HEIGHT,
+            boxstyle="round,pad=0.02",
+            facecolor=COLOURS[KINDS[name]],
+            edgecolor="#555555",
+            linewidth=0.8,
+        )
+        ax.add_patch(box)
+        ax.text(column, -row + 0.23, name, ha="center", va="center", fontsize=11, weight="bold")
+        ax.text(column, -row - 0.11, textwrap.fill(purpose(files[name]), 23), ha="center", va="center", fontsize=7.5)
+        for used in edges[name]:
+            _arrow(ax, PLACES[used], (column, row))
+    ax.legend(
+        handles=[Patch(facecolor=colour, edgecolor="#555555", label=kind) for kind, colour in COLOURS.items()],
+        loc="upper center",
+        bbox_to_anchor=(0.5, 0.02),
+        ncol=4,
+        frameon=False,
+    )
+    ax.set(xlim=(-0.55, 6.55), ylim=(-4.2, 0.45))
+    ax.axis("off")
+    figure.savefig(PICTURE, bbox_inches="tight", metadata={"Date": None, "Description": json.dumps(edges)})
+
+
+def _arrow(ax, start: tuple[float, float], end: tuple[float, float]) -> None:
+    """From a module to one that builds on it: sideways between columns, up or down within one."""
+    (x0, y0), (x1, y1) = start, end
+    if x0 == x1:
+        tail, head = (x0, -y0 - HEIGHT / 2 - 0.02), (x1, -y1 + HEIGHT / 2 + 0.02)
+    else:
+        tail, head = (x0 + WIDTH / 2 + 0.02, -y0), (x1 - WIDTH / 2 - 0.02, -y1)
+    ax.annotate("", head, tail, arrowprops={"arrowstyle": "-|>", "color": "#555555", "linewidth": 1.0, "shrinkB": 0})
+
+
+if __name__ == "__main__":
+    draw()

@@ -1,0 +1,126 @@
+"""README, pages and pictures: their code runs, and what they show is what the code and the saved results say."""
+
+import collections
+import json
+import pathlib
+import re
+import runpy
+import subprocess
+import sys
+
+import numpy as np
+import pytest
+
+ROOT = pathlib.Path(__file__).parent.parent
+README = (ROOT / "README.md").read_text()
+PAGES = {path.name: path.read_text() for path in [*ROOT.glob("*.md"), *(ROOT / "docs").glob("*.md")]}
+
+
+def blocks(text, language):
+    fences = re.findall(r"^```(\w*)\n(.*?)^```$", text, re.S | re.M)
+    return [content for named, content in fences if named == language]
+
+
+def between(marker):
+    return README.split(f"<!-- {marker} -->\n")[1].split(f"<!-- /{marker} -->")[0]
+
+
+@pytest.fixture
+def folder(tmp_path):
+    """The tables that the examples read: houses with two targets, of which one cell is empty."""
+    random = np.random.default_rng(0)
+    X = random.normal(size=(600, 4))
+    Y = X[:, :2] + random.multivariate_normal([0, 0], [[0.2, 0.1], [0.1, 0.2]], 600)
+    Y[7, 1] = np.nan
+    header = "rooms,area,age,distance,price,rent"
+    lines = [",".join("" if np.isnan(value) else f"{value:.6f}" for value in row) for row in np.hstack([X, Y])]
+    (tmp_path / "houses.csv").write_text("\n".join([header, *lines]) + "\n")
+    (tmp_path / "test.csv").write_text("\n".join([header, *lines[-100:]]) + "\n")
+    features = [line.rsplit(",", 2)[0] for line in (header, *lines[:5])]
+    (tmp_path / "new.csv").write_text("\n".join(features) + "\n")
+    return tmp_path
+
+
+@pytest.mark.parametrize("page", [name for name, text in PAGES.items() if blocks(text, "python")])
+def test_python_blocks_of_a_page_run_and_print_what_they_say(page, folder):
+    script = "\n".join(blocks(PAGES[page], "python"))
+    result = subprocess.run(
+        [sys.executable, "-W", "error", "-c", script], cwd=folder, capture_output=True, text=True, timeout=600
+    )
+    assert result.returncode == 0, result.stderr
+    promised = re.findall(r"# prints: (.*)", script)
+    assert promised
+    assert result.stdout.splitlines() == promised
+
+
+def test_shell_blocks_of_the_readme_run(folder):
+    commands = blocks(README, "sh")
+    (folder / "train.py").write_text(*blocks(README, "py"))
+    bin_of_this_python = pathlib.Path(sys.executable).parent
+    for command in commands:
+        script = f"set -e; export PATH={bin_of_this_python}:$PATH\n{command}"
+        result = subprocess.run(
+            ["bash", "-c", script], cwd=folder, capture_output=True, text=True, timeout=600, stdin=subprocess.DEVNULL
+        )
+        assert result.returncode == 0, result.stderr
+    assert result.stdout.count("Ensemble(8 members, 5 epochs, 0 diverged)") == 2
+    assert {"model.mder", "predictions.csv", "report.html"} < {path.name for path in folder.iterdir()}
+
+
+def test_only_commands_that_install_are_not_run():
+    for block in blocks(README, ""):
+        assert block.startswith(("pip install", "@article"))
+
+
+@pytest.mark.parametrize("page", PAGES)
+def test_links_and_pictures_of_a_page_exist(page):
+    here = ROOT if (ROOT / page).exists() else ROOT / "docs"
+    for target in re.findall(r"\]\(([^)#\s]+)[^)]*\)", PAGES[page]):
+        assert target.startswith("https://") or (here / target).exists(), target
+
+
+def test_readme_shows_the_saved_ledger():
+    rows = json.loads((ROOT / "experiments" / "results" / "ledger.json").read_text())
+    counts = collections.defaultdict(collections.Counter)
+    for row in rows:
+        for study in (f"`{row['study']}`", "all"):
+            counts[study][row["verdict"]] += 1
+    lines = [line.strip("| ").split(" | ") for line in between("ledger").splitlines()[2:]]
+    verdicts = ("holds", "holds in part", "does not hold")
+    assert {study: tuple(map(int, numbers)) for study, *numbers in lines} == {
+        study: (count.total(), *(count[verdict] for verdict in verdicts)) for study, count in counts.items()
+    }
+
+
+def test_readme_shows_the_saved_benchmark():
+    from experiments import _bench_report
+
+    saved = json.loads((ROOT / "experiments" / "results" / "benchmark.json").read_text())
+    assert between("benchmark") == _bench_report.joint_table(saved["results"])
+
+
+def test_the_picture_of_the_architecture_shows_the_import_statements():
+    architecture = runpy.run_path(str(ROOT / "docs" / "architecture.py"))
+    shown = re.search(r"<dc:description>(.*?)</dc:description>", architecture["PICTURE"].read_text(), re.S)
+    assert json.loads(shown[1].replace("&quot;", '"')) == architecture["arrows"]()
+    assert set(architecture["PLACES"]) == set(architecture["KINDS"]) == set(architecture["arrows"]())
+
+
+def test_the_api_reference_is_made_without_a_warning(tmp_path):
+    command = [
+        sys.executable,
+        "-m",
+        "sphinx",
+        "-q",
+        "-W",
+        "-c",
+        "docs",
+        "-d",
+        tmp_path / "trees",
+        ".",
+        tmp_path / "html",
+    ]
+    result = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=600)
+    assert result.returncode == 0, result.stderr
+    page = (tmp_path / "html" / "docs" / "api" / "mder_jax.niw.html").read_text()
+    assert "log_evidence" in page and "eq:nll2" in page
