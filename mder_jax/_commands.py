@@ -5,6 +5,7 @@ import contextlib
 import pathlib
 import shutil
 import sys
+import tempfile
 import time
 import warnings
 from collections.abc import Iterable, Iterator
@@ -40,7 +41,7 @@ def train(options: argparse.Namespace) -> Result:
         model.fit(data.X, data.Y, checkpoint=directory)
         if held_out is not None:
             model.calibrate(held_out.X, held_out.Y)
-        model.save(options.out, extra={"encoding": encoding.to_json()})
+        _save(model, options.out, {"encoding": encoding.to_json()})
     result = {
         "model": str(options.out),
         "members": model.members,
@@ -54,6 +55,16 @@ def train(options: argparse.Namespace) -> Result:
     sizes = f"{model.members} members, {len(data.X):,} rows, {len(encoding.features)} features"
     text = f"{options.out}: {sizes}, {len(encoding.targets)} targets, {result['seconds']:.1f} s"
     return result, text if held_out is None else f"{text}\n{model.calibration_}"
+
+
+def _save(model: Any, path: pathlib.Path, extra: dict[str, Any]) -> None:
+    """Save the model; if that fails, somewhere else, so that the training was not in vain."""
+    try:
+        model.save(path, extra)
+    except OSError as error:
+        spare = pathlib.Path(tempfile.mkdtemp(prefix="mder-")) / path.name
+        model.save(spare, extra)
+        raise OSError(f"{path} could not be written ({error}); the trained model was saved as {spare}") from error
 
 
 def _calibration(model: Any) -> dict[str, Any]:

@@ -1,4 +1,4 @@
-"""Files that appear whole or not at all."""
+"""Files that appear whole or not at all, and directories that one process has to itself."""
 
 import contextlib
 import os
@@ -11,7 +11,10 @@ DRAFT = ".draft-"
 
 @contextlib.contextmanager
 def draft(path: pathlib.Path) -> Iterator[pathlib.Path]:
-    """A name beside the path to write to: in the end it takes the path's place, after an error it is removed."""
+    """A name beside the path to write to: in the end it takes the path's place, after an error it is removed.
+
+    An error of the system that does not name a file, such as a full disk, then names this one.
+    """
     beside = path.with_name(f"{DRAFT}{secrets.token_hex(4)}{path.suffix}")
     try:
         yield beside
@@ -19,6 +22,9 @@ def draft(path: pathlib.Path) -> Iterator[pathlib.Path]:
             with beside.open("rb+") as file:
                 os.fsync(file.fileno())
             os.replace(beside, path)
+    except OSError as error:
+        error.filename = error.filename or str(path)
+        raise
     finally:
         beside.unlink(missing_ok=True)
 
@@ -27,3 +33,23 @@ def write_whole(path: str | pathlib.Path, content: bytes) -> None:
     """Write a file so that it appears whole or not at all."""
     with draft(pathlib.Path(path)) as beside:
         beside.write_bytes(content)
+
+
+@contextlib.contextmanager
+def occupied(directory: str | pathlib.Path) -> Iterator[None]:
+    """Make a directory and keep other processes out of it, until the block or the process ends, in whatever way.
+
+    Where the system has no such locks (Windows, some network disks) nobody is kept out.
+    """
+    pathlib.Path(directory).mkdir(parents=True, exist_ok=True)
+    with (pathlib.Path(directory) / ".lock").open("w") as file:
+        try:
+            import fcntl
+
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            in_use = f"{directory} is in use by another training; wait until it ends, or name another directory"
+            raise BlockingIOError(in_use) from None
+        except (ImportError, OSError):
+            pass
+        yield

@@ -9,7 +9,7 @@ import pathlib
 import time
 import warnings
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from typing import Any
 
 import jax
@@ -19,12 +19,15 @@ import optax
 from jax import Array
 from jax.sharding import PartitionSpec as P
 
-from mder_jax import persistence
+from mder_jax import _files, persistence
+from mder_jax._arrays import is_whole
 from mder_jax._devices import AXIS, Layout, fetch
 from mder_jax._job import Job, PerMember, make_job, on_host, take
-from mder_jax._problem import Loss, Settings, check_finite, check_validation, is_whole
+from mder_jax._problem import Loss, Settings, check_finite, check_validation
 from mder_jax._run import Ensemble, Progress, Run
 from mder_jax.networks import Network
+
+__all__ = ["Ensemble", "PerMember", "Progress", "fit_ensemble", "predict"]
 
 # A chunk of epochs takes about this long, so that bar and Ctrl-C respond.
 CHUNK_SECONDS = 0.3
@@ -68,7 +71,7 @@ def fit_ensemble(
       epochs: passes over the data.
       members: how many networks; not needed if keys or a `PerMember` say it.
       batch_size: rows of a minibatch, the last of an epoch may be smaller; None for all.
-      steps_per_epoch: None for one pass over the data; see `Settings`.
+      steps_per_epoch: minibatches that count as one epoch, also where data differ in size; None for one pass over them.
       weights: of the rows, (N,), 0 or more.
       validation: (X, Y) held out; each member then keeps the parameters of its best validation loss.
       patience: epochs without a better validation loss after which a member stops.
@@ -127,11 +130,12 @@ def _checkpoints(directory: str | pathlib.Path | None, job: Job) -> Iterator[per
     if directory is None:
         yield None
         return
-    store = persistence.Checkpoints(directory, job.identity())
-    try:
-        yield store
-    finally:
-        store.close()
+    with _files.occupied(directory) if jax.process_index() == 0 else nullcontext():
+        store = persistence.Checkpoints(directory, job.identity())
+        try:
+            yield store
+        finally:
+            store.close()
 
 
 def _drive(

@@ -1,8 +1,9 @@
-"""Model files, and checkpoints of a training run that can be killed at any moment and goes on exactly where it was."""
+"""Model files, and checkpoints of training: killed at any moment, it goes on exactly where it was."""
 
 import hashlib
 import json
 import pathlib
+import shutil
 import warnings
 from collections.abc import Callable
 from typing import Any
@@ -11,6 +12,8 @@ import jax
 import numpy as np
 
 from mder_jax._files import write_whole
+
+__all__ = ["ModelFileError", "load", "save"]
 
 # A model file is one of safetensors: an eight-byte length, that many bytes of JSON, the arrays. In the JSON under this
 # name, again as JSON, stands the document.
@@ -21,7 +24,19 @@ MODEL_BYTES = 1 << 31
 
 
 class ModelFileError(ValueError):
-    """A file that is no model file, or not whole, or not as it was written."""
+    """A file that is no model file, or not whole, or not as it was written.
+
+    Example:
+      >>> import tempfile
+      >>> with tempfile.TemporaryDirectory() as folder:
+      ...     pathlib.Path(folder, "model.mder").write_bytes(b"something else")
+      ...     try:
+      ...         load(f"{folder}/model.mder")
+      ...     except ModelFileError as error:
+      ...         print(str(error).removeprefix(folder))
+      14
+      /model.mder is not a model file, or cut short
+    """
 
 
 def save(path: str | pathlib.Path, document: dict[str, Any], arrays: dict[str, np.ndarray]) -> None:
@@ -43,7 +58,16 @@ def save(path: str | pathlib.Path, document: dict[str, Any], arrays: dict[str, n
 
 
 def load(path: str | pathlib.Path) -> tuple[dict[str, Any], dict[str, np.ndarray]]:
-    """The document and the arrays of a file that `save` wrote; any other raises a `ModelFileError`."""
+    """The document and the arrays of a file that `save` wrote; any other raises a `ModelFileError`.
+
+    Example:
+      >>> import tempfile
+      >>> with tempfile.TemporaryDirectory() as folder:
+      ...     save(f"{folder}/model.mder", {"r": 1.0}, {"weights": np.ones(3)})
+      ...     document, arrays = load(f"{folder}/model.mder")
+      >>> print(document["r"], arrays["weights"])
+      1.0 [1. 1. 1.]
+    """
     from safetensors import SafetensorError
     from safetensors.numpy import load as from_safetensors
 
@@ -129,6 +153,9 @@ class Checkpoints:
             identity=self._ocp.args.JsonSave(self._identity),
         )
         try:
+            needed, free = sum(leaf.nbytes for leaf in leaves), shutil.disk_usage(self._directory).free
+            if needed > free:  # orbax would write a page of tracebacks from its threads first
+                raise OSError(f"it may need {needed:,} bytes, and the disk has {free:,} left")
             self._manager.save(epoch, args=args, force=True)
         except (OSError, ValueError) as error:
             failed = f"the checkpoint of epoch {epoch} could not be written to {self._directory} ({error})"

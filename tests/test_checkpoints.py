@@ -8,6 +8,7 @@ import socket
 import subprocess
 import sys
 import time
+import types
 
 import jax
 import jax.numpy as jnp
@@ -212,6 +213,16 @@ def test_a_directory_that_is_a_file_is_refused_at_once(tmp_path, monkeypatch):
         fit(tmp_path / "file")
 
 
+def test_a_second_training_is_kept_out_of_the_directory(tmp_path):
+    def second(_):
+        with pytest.raises(BlockingIOError, match="in use by another training; wait until it ends, or name another"):
+            fit(tmp_path)
+
+    result = fit(tmp_path, callback=second, callback_every=4)
+    np.testing.assert_array_equal(result.params, fit().params)
+    np.testing.assert_array_equal(fit(tmp_path).params, result.params)
+
+
 def test_functions_that_compute_the_same_are_the_same(five_epochs, tmp_path):
     copy = shutil.copytree(five_epochs, tmp_path / "copy")
     same = mder.Network(lambda key, x: jax.random.normal(key, x.shape[1:], x.dtype), lambda params, rows: rows @ params)
@@ -248,6 +259,13 @@ def test_a_full_disk_does_not_end_training(tmp_path, monkeypatch):
     with pytest.warns(RuntimeWarning, match="could not be written to .*No space left on device.*; training goes on"):
         result = fit(tmp_path, checkpoint_every=4)
     np.testing.assert_array_equal(result.params, fit().params)
+
+
+def test_a_disk_without_room_for_a_checkpoint_is_not_tried(tmp_path, monkeypatch):
+    monkeypatch.setattr(shutil, "disk_usage", lambda _: types.SimpleNamespace(free=10))
+    with pytest.warns(RuntimeWarning, match=r"it may need [\d,]+ bytes, and the disk has 10 left\); training goes on"):
+        fit(tmp_path, checkpoint_every=4)
+    assert not [path for path in tmp_path.iterdir() if path.name != ".lock"]
 
 
 PROCESS = """

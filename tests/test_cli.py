@@ -1,6 +1,7 @@
 """The command line: what it writes, what it says, its exit codes, and that nothing half-written stays behind."""
 
 import json
+import pathlib
 import re
 import resource
 import signal
@@ -379,6 +380,21 @@ def test_a_constant_feature_only_warns(run, tmp_path, monkeypatch):
     code, said, error = run("train", tmp_path / "t.csv", "--targets", "y", "--out", tmp_path / "m.mder")
     warning = "mder: warning: column 'same' is the same in every row; nothing is learnt from it\n"
     assert (code, said, error) == (1, "", warning + "mder: no further\n")
+
+
+def test_a_full_disk_does_not_lose_the_trained_model(trained, run, tmp_path, monkeypatch):
+    def full(descriptor):
+        monkeypatch.undo()
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr("mder_jax._files.os.fsync", full)
+    arguments = [trained / "train.csv", "--targets", "a,b", "--exclude", "id", "--out", tmp_path / "m.mder"]
+    code, said, error = run("train", *arguments, *SMALL)
+    message = r"m\.mder could not be written \(.*No space left.*\); the trained model was saved as (\S+)"
+    saved = pathlib.Path(re.search(message, error)[1])
+    assert (code, said) == (1, "") and mder_jax.MDERRegressor.load(saved).members == 2
+    saved.unlink()
+    saved.parent.rmdir()
 
 
 def interrupt(self, X, Y, checkpoint):

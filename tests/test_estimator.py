@@ -1,6 +1,7 @@
 """`MDERRegressor`: units, shapes, missing targets, uncertainty, calibration, and life with scikit-learn."""
 
 import pickle
+from concurrent.futures import ThreadPoolExecutor
 
 import jax
 import numpy as np
@@ -274,6 +275,16 @@ def test_several_processes_fit_at_once(data):
     small = MDERRegressor(**SMALL | {"max_iter": 3, "members": 2})
     alone = cross_val_score(small, *data, cv=2)
     np.testing.assert_allclose(cross_val_score(small, *data, cv=2, n_jobs=2), alone, atol=1e-5)
+
+
+def test_fits_in_threads_are_those_in_turn(data):
+    def predicted(seed):
+        return MDERRegressor(**{**SMALL, "max_iter": 3, "random_state": seed}).fit(*data).predict(data[0])
+
+    with ThreadPoolExecutor(3) as pool:
+        at_once = list(pool.map(predicted, range(3)))
+    for seed, predictions in enumerate(at_once):
+        np.testing.assert_array_equal(predictions, predicted(seed))
 
 
 def test_seeds_decide_everything(data):

@@ -5,10 +5,12 @@ import os
 import struct
 import subprocess
 import sys
+import time
 
 import jax
 import numpy as np
 import pytest
+from cases import long
 
 from mder_jax import MDERRegressor, persistence
 from mder_jax.persistence import ModelFileError
@@ -215,9 +217,32 @@ def test_a_full_disk_leaves_the_old_file(model, content, tmp_path, monkeypatch):
         raise OSError(28, "No space left on device")
 
     monkeypatch.setattr(os, "fsync", full)
-    with pytest.raises(OSError, match="No space left"):
+    with pytest.raises(OSError, match=r"No space left on device: '.*model\.mder'"):
         model.save(path)
     assert path.read_bytes() == content and os.listdir(tmp_path) == ["model.mder"]
+
+
+SAVER = """
+import sys
+from mder_jax import MDERRegressor
+model = MDERRegressor.load(sys.argv[1])
+while True:
+    model.save(sys.argv[1])
+    print("saved", flush=True)
+"""
+
+
+@pytest.mark.parametrize("kills", [1, long(20)])
+def test_killed_while_it_saves_there_is_always_a_whole_file(kills, content, tmp_path):
+    path = tmp_path / "model.mder"
+    path.write_bytes(content)
+    for moment in np.random.default_rng(0).uniform(0, 0.2, kills):
+        process = subprocess.Popen([sys.executable, "-c", SAVER, str(path)], stdout=subprocess.PIPE, text=True)
+        process.stdout.readline()
+        time.sleep(moment)
+        process.kill()
+        process.communicate()
+        assert MDERRegressor.load(path).members == 3
 
 
 def test_a_file_that_does_not_tell_how_the_factor_is_packed_has_it_as_in_the_paper(model, tmp_path):
