@@ -9,6 +9,7 @@ The rules, in one place:
 * **value.** Concrete arrays are checked and the offending value is quoted. Traced ones cannot be.
 """
 
+import contextlib
 import operator
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, fields
@@ -53,13 +54,25 @@ def set_fields(value: Any, **leaves: Any) -> None:
 
 def floats(**arguments: ArrayLike) -> list[Array]:
     """The arguments as arrays of one float dtype; names are for the error message."""
-    arrays = {name: _array(name, value) for name, value in arguments.items() if type(value) not in Scalar}
-    kinds = {array.dtype for array in arrays.values() if jnp.issubdtype(array.dtype, jnp.floating)}
-    if kinds:
-        dtype = jnp.float64 if jnp.dtype(jnp.float64) in kinds else jnp.float32
-    else:
-        dtype = jnp.result_type(float)
-    return [jnp.asarray(arrays.get(name, value), dtype) for name, value in arguments.items()]
+    with np.errstate(over="ignore"):  # 1e300 is infinite in float32
+        arrays = {name: _array(name, value) for name, value in arguments.items() if type(value) not in Scalar}
+        kinds = {array.dtype for array in arrays.values() if jnp.issubdtype(array.dtype, jnp.floating)}
+        if kinds:
+            dtype = jnp.float64 if jnp.dtype(jnp.float64) in kinds else jnp.float32
+        else:
+            dtype = jnp.result_type(float)
+        try:
+            return [jnp.asarray(arrays.get(name, value), dtype) for name, value in arguments.items()]
+        except OverflowError:
+            raise ValueError(f"{', '.join(arguments)} must be below 1e308; got a whole number that is not") from None
+
+
+def doubles(name: str, value: Any) -> np.ndarray:
+    """The argument as an array of numpy's float64, whatever precision JAX has."""
+    array = np.asarray(value) if hasattr(value, "dtype") else _stacked(name, value)
+    if array.dtype.kind not in "fiu":
+        raise TypeError(f"{name} must hold real numbers; got {None if value is None else f'dtype {array.dtype}'}")
+    return np.asarray(array, np.float64)
 
 
 def floats_with(tree: T, **arguments: ArrayLike) -> tuple[T, list[Array]]:
@@ -70,10 +83,91 @@ def floats_with(tree: T, **arguments: ArrayLike) -> tuple[T, list[Array]]:
 
 
 def _array(name: str, value: Any) -> Array:
-    array = jnp.asarray(value)
+    array = value if isinstance(value, jax.Array | np.ndarray | np.generic) else _stacked(name, value)
     if not (jnp.issubdtype(array.dtype, jnp.floating) or jnp.issubdtype(array.dtype, jnp.integer)):
-        raise TypeError(f"{name} must hold real numbers; got dtype {array.dtype}")
-    return array
+        raise TypeError(f"{name} must hold real numbers; got {None if value is None else f'dtype {array.dtype}'}")
+    return jnp.asarray(array)
+
+
+def _stacked(name: str, value: Any) -> Array | np.ndarray:
+    """A number or nested lists of them, of which some may be traced, as an array."""
+    try:
+        return (jnp if any(isinstance(leaf, jax.Array) for leaf in jax.tree.leaves(value)) else np).asarray(value)
+    except ValueError:  # rows that differ in length
+        raise ValueError(f"{name} must be an array of real numbers; got {value!r:.60}") from None
+
+
+def check_type(name: str, value: Any, *kinds: type) -> None:
+    """Raise unless it is one of the library's own values."""
+    if not isinstance(value, kinds):
+        raise TypeError(f"{name} must be a {' or a '.join(kind.__name__ for kind in kinds)}; got {_brief(value)}")
+
+
+def check_option(name: str, value: Any, options: Iterable[str]) -> None:
+    """Raise unless it is one of the words."""
+    if not isinstance(value, str) or value not in options:
+        *others, last = (repr(option) for option in options)
+        raise ValueError(f"{name} must be {', '.join(others)} or {last}; got {_brief(value)}")
+
+
+def _brief(value: Any) -> str:
+    """A value for a message: numbers, words and None as they are, of anything else the type."""
+    plain = value is None or isinstance(value, bool | int | float | complex | str)
+    return f"{value!r:.60}" if plain else type(value).__name__
+
+
+def is_whole(value: Any) -> bool:
+    """Whether it is a whole number, of Python or numpy."""
+    return isinstance(value, int | np.integer) and not isinstance(value, bool)
+
+
+def whole(name: str, value: Any, least: int = 1) -> int:
+    """The number as Python's, or an error unless it is whole, not traced, at least so large and below 2³¹."""
+    if not is_whole(value):
+        raise TypeError(f"{name} must be a whole number that is not traced; got {_brief(value)}")
+    if value < least:
+        raise ValueError(f"{name} must be at least {least}; got {value}")
+    if value >= 1 << 31:
+        raise ValueError(f"{name} must be below 2^31; got {value!r:.60}")
+    return int(value)
+
+
+def one_number(name: str, value: Any) -> Array:
+    """A real number as an array without axes; it may be traced."""
+    (number,) = floats(**{name: value})
+    check_same(name, number, (), "one number")
+    return number
+
+
+def plain_number(name: str, value: Any) -> float:
+    """A real number as Python's, or an error, also if it is traced."""
+    if isinstance(value, float):
+        return float(value)
+    number = one_number(name, value)
+    if not is_concrete(number):
+        raise TypeError(f"{name} must be a number that is not traced; got {_brief(value)}")
+    return float(number)
+
+
+def target_names(names: Any, n: int) -> tuple[str, ...]:
+    """One name for each target: y0, y1, ... for None."""
+    if names is None:
+        return tuple(f"y{j}" for j in range(n))
+    several = isinstance(names, Iterable) and not isinstance(names, str | bytes) and np.shape(names) != ()
+    if not several or len(tuple(names)) != n:
+        raise ValueError(f"names must hold one for each of {n} targets; got {names!r:.60}")
+    return tuple(str(name) for name in names)
+
+
+def one_key(key: Any) -> Array:
+    """A single random key as a typed one, or an error."""
+    if getattr(key, "dtype", None) == np.uint32:
+        with contextlib.suppress(TypeError):
+            key = jax.random.wrap_key_data(key)
+    if not is_key(key) or key.ndim:
+        got = f"{key.dtype} of shape {key.shape}" if hasattr(key, "dtype") else _brief(key)
+        raise TypeError(f"key must be one random key such as jax.random.key(0); got {got}")
+    return key
 
 
 def check_rank(name: str, array: Array, rank: int, event: str) -> None:
@@ -111,13 +205,18 @@ def same_rank(array: Array, batch: tuple[int, ...], event_rank: int) -> Array:
 
 def check_within(array: Array, low: float, high: float, rule: str) -> None:
     """Raise with the rule if a concrete value is not within the bounds."""
-    if is_concrete(array) and not np.all((np.asarray(array) >= low) & (np.asarray(array) <= high)):
-        raise ValueError(f"{rule}; got {array}")
+    if is_concrete(array):
+        values = np.asarray(array, np.float64)
+        if not np.all((values >= low) & (values <= high)):
+            raise ValueError(f"{rule}; got {array}")
 
 
 def sample_shape(shape: int | Sequence[int]) -> tuple[int, ...]:
     """The axes in front of a sample, from a number or several."""
-    return (shape,) if isinstance(shape, int) else tuple(shape)
+    several = (shape,) if is_whole(shape) else shape
+    if not isinstance(several, Sequence) or isinstance(several, str | bytes):
+        raise TypeError(f"shape must be a whole number or several; got {_brief(shape)}")
+    return tuple(whole("shape", axis, 0) for axis in several)
 
 
 def is_concrete(array: Array | np.ndarray) -> bool:
@@ -149,11 +248,26 @@ def check_tril(name: str, array: Array) -> None:
         check_above(f"the diagonal of {name}", np.diagonal(values, axis1=-2, axis2=-1), 0, "a Cholesky factor")
 
 
+def chosen_rows(name: str, rows: Any, count: int) -> np.ndarray:
+    """Numbers in 0 .. count-1 from anything that names some of so many: a number, several, a slice or a mask."""
+    try:
+        chosen = np.atleast_1d(np.arange(count)[rows])
+    except (IndexError, TypeError, ValueError):
+        chosen = np.empty((0, 0), int)
+    if chosen.ndim != 1:
+        raise ValueError(f"{name} must be numbers from 0 to {count - 1}, or a mask; got {rows!r:.60}")
+    return chosen
+
+
 def check_index(index: Sequence[int], n: int) -> tuple[int, ...]:
     """Target numbers as a tuple in 0 .. n-1, negative ones counted from the end, without repeats."""
-    if np.ndim(index) != 1 or any(isinstance(i, bool | np.bool_) for i in index):
-        raise TypeError(f"name targets by a list of their numbers, such as [0]; got {index}")
-    chosen = tuple(operator.index(i) for i in index)
+    try:
+        plain = np.ndim(index) == 1 and not any(isinstance(i, bool | np.bool_) for i in index)
+        chosen = tuple(operator.index(i) for i in index) if plain else ()
+    except (TypeError, ValueError):
+        plain = False
+    if not plain:
+        raise TypeError(f"name targets by a list of their numbers, such as [0]; got {index!r:.60}")
     outside = [i for i in chosen if not -n <= i < n]
     if outside:
         raise ValueError(f"targets are numbered 0 to {n - 1}; got {outside[0]}")

@@ -9,6 +9,7 @@ import numpy as np
 from jax import Array
 
 from mder_jax import calibration
+from mder_jax._arrays import doubles
 from mder_jax.calibration import Scale, ScaleFit
 from mder_jax.mixture import Mixture
 
@@ -155,12 +156,20 @@ def to_document(found: Calibration) -> tuple[dict[str, Any], dict[str, np.ndarra
     return document, {"joint_scores": found.joint_scores, "target_scores": found.target_scores}
 
 
-def from_document(document: dict[str, Any], arrays: dict[str, np.ndarray]) -> Calibration:
-    """The inverse of `to_document`."""
+def from_document(document: dict[str, Any], arrays: dict[str, np.ndarray], targets: int) -> Calibration:
+    """The inverse of `to_document`; what is not as it was written raises a ValueError, TypeError or KeyError."""
     fields = document["fit"]
     factors = {name: Scale(*map(float, fields[name])) for name in ("scale", "standard_error", "lower", "upper")}
-    checks = [
-        CoverageCheck(**check | {name: tuple(check[name]) for name in ("interval", "region")})
-        for check in document["checks"]
-    ]
-    return Calibration(ScaleFit(**fields | factors), arrays["joint_scores"], arrays["target_scores"], checks)
+    rest = {"method": str(fields["method"]), "level": float(fields["level"]), "rows": int(fields["rows"])}
+    scores = tuple(doubles(name, arrays[name]).astype(arrays[name].dtype) for name in ("joint_scores", "target_scores"))
+    if scores[0].ndim != 1 or scores[1].ndim != 2 or scores[1].shape[1] != targets:
+        raise ValueError(f"conformal scores have shapes {[part.shape for part in scores]} for {targets} targets")
+    return Calibration(
+        ScaleFit(**fields | factors | rest), *scores, [_read_check(check) for check in document["checks"]]
+    )
+
+
+def _read_check(fields: dict[str, Any]) -> CoverageCheck:
+    numbers = {"nominal": float(fields["nominal"]), "rows": int(fields["rows"]), "error": float(fields["error"])}
+    (a, b, c), (d, e, f) = (map(float, fields[name]) for name in ("interval", "region"))
+    return CoverageCheck(**fields | numbers | {"interval": (a, b, c), "region": (d, e, f)})

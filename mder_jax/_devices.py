@@ -11,6 +11,8 @@ from jax import Array, lax
 from jax.sharding import Mesh, NamedSharding
 from jax.sharding import PartitionSpec as P
 
+from mder_jax._arrays import is_whole
+
 # Members that a CPU device trains at once: enough to fill its vector units, few enough for its cache.
 GROUP = 64
 AXIS = "members"
@@ -24,11 +26,17 @@ def use_all_cores(cores: int | None = None) -> None:
 
     Args:
       cores: how many; None for all that this process may use.
+
+    Example:
+      >>> import subprocess, sys  # in a process of its own, since JAX may have started in this one
+      >>> script = "import jax, mder_jax; mder_jax.use_all_cores(2); print(jax.device_count('cpu'))"
+      >>> print(subprocess.check_output([sys.executable, "-c", script], text=True).strip())
+      2
     """
     available = os.sched_getaffinity(0) if hasattr(os, "sched_getaffinity") else range(os.cpu_count() or 1)
     count = len(available) if cores is None else cores
-    if count < 1:
-        raise ValueError(f"cores must be 1 or more; got {cores}")
+    if not is_whole(count) or count < 1:
+        raise ValueError(f"cores must be a whole number, 1 or more; got {cores!r:.60}")
     try:
         jax.config.update("jax_num_cpu_devices", count)
     except RuntimeError as error:
@@ -42,7 +50,9 @@ class Layout:
     """Where members lie: on devices, then in groups that a device takes one after the other."""
 
     def __init__(self, members: int, devices: Sequence[jax.Device] | None) -> None:
-        chosen = list(jax.devices() if devices is None else devices)
+        chosen = list(jax.devices() if devices is None else np.asarray(devices, object).ravel())
+        if not all(isinstance(device, jax.Device) for device in chosen):
+            raise TypeError(f"devices must be a list such as jax.devices(), or None for all; got {devices!r:.60}")
         if jax.process_count() == 1:  # every process must have a part of the work
             chosen = chosen[:members]
         if not chosen:
@@ -114,8 +124,16 @@ def use_compilation_cache(directory: str | None = None) -> None:
 
     Args:
       directory: None for ``mder_jax`` in the user's cache directory.
+
+    Example:
+      >>> import subprocess, sys  # in a process of its own, since it is a setting of JAX
+      >>> script = "import jax, mder_jax; mder_jax.use_compilation_cache(); print(jax.config.jax_compilation_cache_dir)"
+      >>> subprocess.check_output([sys.executable, "-c", script], text=True).strip() != "None"
+      True
     """
+    if directory is not None and not isinstance(directory, str | os.PathLike):
+        raise TypeError(f"directory must be a path, or None; got {directory!r:.60}")
     if jax.config.values["jax_compilation_cache_dir"] is None:
         home = os.environ.get("XDG_CACHE_HOME") or os.path.join(os.path.expanduser("~"), ".cache")
-        jax.config.update("jax_compilation_cache_dir", directory or os.path.join(home, "mder_jax"))
+        jax.config.update("jax_compilation_cache_dir", str(directory or os.path.join(home, "mder_jax")))
         jax.config.update("jax_persistent_cache_min_compile_time_secs", 0.02)

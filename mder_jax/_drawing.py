@@ -9,7 +9,7 @@ from jax import Array
 from jax.typing import ArrayLike
 
 from mder_jax import metrics
-from mder_jax._arrays import check_index, check_same, floats
+from mder_jax._arrays import check_index, check_same, floats, plain_number, target_names
 from mder_jax._scores import Prediction, as_mixture
 from mder_jax.mixture import Mixture
 
@@ -30,6 +30,8 @@ DRAWS = 10_000
 def axes(ax: "Axes | None") -> "Axes":
     """These axes, or those of a new figure."""
     if ax is not None:
+        if not hasattr(ax, "get_legend_handles_labels"):
+            raise TypeError(f"ax must be matplotlib Axes, or None for a new figure; got {type(ax).__name__}")
         return ax
     from matplotlib.figure import Figure
 
@@ -71,9 +73,7 @@ def tint(colour: str, depth: float) -> tuple[float, ...]:
 
 
 def labels(names: Sequence[str] | None, n: int) -> list[str]:
-    if names is not None and (isinstance(names, str) or len(names) != n):
-        raise ValueError(f"names must hold one for each of {n} targets; got {names!r}")
-    return [label(None if names is None else names[j], j) for j in range(n)]
+    return [label(name, j) for j, name in enumerate(target_names(names, n))]
 
 
 def label(name: str | None, j: int) -> str:
@@ -134,13 +134,6 @@ def spread_rows(values: np.ndarray, preferred: np.ndarray) -> np.ndarray:
     return order[np.unique(np.linspace(0, len(order) - 1, ELLIPSES).astype(int))]
 
 
-def rows_of(rows: Any, count: int) -> np.ndarray:
-    try:
-        return np.atleast_1d(np.arange(count)[rows])
-    except IndexError:
-        raise ValueError(f"rows must be numbers from 0 to {count - 1}; got {rows}") from None
-
-
 def pair_of(targets: Sequence[int], n: int) -> list[int]:
     pair = check_index(targets, n)
     if len(pair) != 2:
@@ -165,9 +158,10 @@ def percent(share: float) -> str:
 
 
 def probability(coverage: float) -> float:
+    coverage = plain_number("coverage", coverage)
     if not 0 < coverage < 1:
         raise ValueError(f"coverage is a probability between 0 and 1; got {coverage}")
-    return float(coverage)
+    return coverage
 
 
 def joint_pit(y: Array, mixture: Mixture) -> np.ndarray:

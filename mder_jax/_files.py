@@ -29,9 +29,16 @@ def draft(path: pathlib.Path) -> Iterator[pathlib.Path]:
         beside.unlink(missing_ok=True)
 
 
+def as_path(path: str | pathlib.Path) -> pathlib.Path:
+    """The path as one of pathlib, or an error that names what it is instead."""
+    if not isinstance(path, str | os.PathLike):
+        raise TypeError(f"the path of a file must be a str or a Path; got {path!r:.60}")
+    return pathlib.Path(path)
+
+
 def write_whole(path: str | pathlib.Path, content: bytes) -> None:
     """Write a file so that it appears whole or not at all."""
-    with draft(pathlib.Path(path)) as beside:
+    with draft(as_path(path)) as beside:
         beside.write_bytes(content)
 
 

@@ -9,8 +9,8 @@ import numpy as np
 from jax import Array
 
 from mder_jax import persistence, train
-from mder_jax._arrays import is_key
-from mder_jax._problem import Data, Problem, Settings, as_data, check, check_data, check_key, is_whole, on_device
+from mder_jax._arrays import is_key, is_whole
+from mder_jax._problem import Data, Problem, Settings, as_data, check, check_data, check_key, on_device
 
 FUNCTIONS = ("network", "loss", "optimizer")
 
@@ -25,13 +25,22 @@ class PerMember(NamedTuple):
     Example:
       >>> import optax
       >>> rates = PerMember(jnp.array([1e-2, 1e-3]), optax.adam)  # optimizer=rates: two members, two learning rates
+      >>> data = PerMember(jnp.ones((2, 50, 1)))  # X=data: each has its own 50 rows
+      >>> print(rates.values.shape, data.values.shape)
+      (2,) (2, 50, 1)
     """
 
     values: Any
     build: Callable[[Any], Any] | None = None
 
     def of(self, values: Any) -> Any:
-        """The argument of the member that has these values."""
+        """The argument of the member that has these values.
+
+        Example:
+          >>> couplings = PerMember(jnp.array([1.0, 2.0]), lambda r: f"a network with r = {r}")
+          >>> print(couplings.of(couplings.values[1]))
+          a network with r = 2.0
+        """
         return values if self.build is None else self.build(values)
 
 

@@ -13,6 +13,7 @@ from jax import Array
 
 import mder_jax
 from mder_jax import _calibrated, persistence
+from mder_jax._arrays import doubles, is_whole
 from mder_jax._files import write_whole
 from mder_jax._predictor import Design, Predictor, Standardizer, mixture_of
 from mder_jax.calibration import Scale
@@ -92,6 +93,8 @@ def _restored(cls: type, document: dict[str, Any], arrays: dict[str, np.ndarray]
     design = Design(**{"relative": False} | fields | numbers)  # files of version 0.1.0 do not tell
     if not isinstance(design.relative, bool):
         raise ModelFileError(f"relative is true or false; got {design.relative!r}")
+    if not 0 < design.r < math.inf:
+        raise ModelFileError(f"r is a positive number; got {design.r}")
     inputs = _standardizer(arrays, "inputs", design.inputs)
     targets = _standardizer(arrays, "targets", design.targets)
     within, between = map(float, document["scale"])
@@ -101,10 +104,10 @@ def _restored(cls: type, document: dict[str, Any], arrays: dict[str, np.ndarray]
     model.predictor_ = Predictor(design, params, inputs, targets, Scale(within, between))
     model.calibration_ = None
     if document["calibration"] is not None:
-        model.calibration_ = _calibrated.from_document(document["calibration"], arrays)
-    for name in FITTED:
-        setattr(model, name, document["fitted"][name])
-    if document["feature_names"] is not None:
+        model.calibration_ = _calibrated.from_document(document["calibration"], arrays, design.targets)
+    for name, value in _fitted(document["fitted"], design).items():
+        setattr(model, name, value)
+    if _names("feature_names", document["feature_names"], design.inputs) is not None:
         model.feature_names_in_ = np.array(document["feature_names"], dtype=object)
     for name in CURVES:
         setattr(model, name, arrays.get(name))
@@ -112,8 +115,28 @@ def _restored(cls: type, document: dict[str, Any], arrays: dict[str, np.ndarray]
     return model
 
 
+def _fitted(fields: dict[str, Any], design: Design) -> dict[str, Any]:
+    """What the fit left in the model, if it agrees with the networks."""
+    found = {name: fields[name] for name in FITTED}
+    _names("target_names_", found["target_names_"], design.targets)
+    sizes = (found["n_features_in_"], found["n_outputs_"])
+    if sizes != (design.inputs, design.targets) or found["flat_"] not in (False, design.targets == 1):
+        raise ModelFileError(f"a fit with {design.inputs} inputs and {design.targets} targets did not leave {found}")
+    if not all(is_whole(found[name]) for name in ("n_iter_", "n_rows_")):
+        raise ModelFileError(f"epochs and rows are whole numbers; got {found['n_iter_']!r} and {found['n_rows_']!r}")
+    return found | {"flat_": bool(found["flat_"])}
+
+
+def _names(what: str, names: Any, count: int) -> Any:
+    if names is not None and not (
+        isinstance(names, list) and len(names) == count and all(isinstance(name, str) for name in names)
+    ):
+        raise ModelFileError(f"{what} must be null or {count} names; got {names!r:.60}")
+    return names
+
+
 def _standardizer(arrays: dict[str, np.ndarray], name: str, size: int) -> Standardizer:
-    found = Standardizer(arrays[f"{name}/mean"], arrays[f"{name}/std"])
+    found = Standardizer(*(doubles(part, arrays[f"{name}/{part}"]) for part in ("mean", "std")))
     good = all(part.shape == (size,) and np.isfinite(part).all() for part in found) and np.all(found.std > 0)
     if not good:
         raise ModelFileError(f"{name} must have {size} finite means and positive standard deviations")
@@ -123,13 +146,15 @@ def _standardizer(arrays: dict[str, np.ndarray], name: str, size: int) -> Standa
 def _params(arrays: dict[str, np.ndarray], design: Design, members: int) -> Any:
     """The parameters, if they are exactly those that the design has."""
     widths = [design.inputs, *design.widths]
-    if not all(isinstance(size, int) and 0 < size < 1 << 20 for size in (*widths, members, design.targets)):
+    if not all(is_whole(size) and 0 < size < 1 << 20 for size in (*widths, members, design.targets)):
         raise ModelFileError(f"sizes must be whole numbers; got {widths}, {design.targets} targets, {members} members")
     found: dict[str, dict[str, np.ndarray]] = {}
     for name, array in arrays.items():
         if name.startswith("params/"):
             _, layer, part = name.split("/")
             found.setdefault(layer, {})[part] = array
+    if len(found) != len(widths):
+        raise ModelFileError(f"{len(found)} layers are not those of hidden layers {design.widths!r:.60}")
     expected = design.shapes(members)
     if str(jax.tree.structure(found)) != str(jax.tree.structure(expected)):
         raise ModelFileError(f"layers {sorted(found)} are not those of hidden layers {design.widths}")
@@ -138,6 +163,7 @@ def _params(arrays: dict[str, np.ndarray], design: Design, members: int) -> Any:
             raise ModelFileError(
                 f"parameters must be finite float32 of shape {wanted.shape}; got {got.dtype} {got.shape}"
             )
+    jax.eval_shape(jax.vmap(design.network().apply, (0, None)), found, np.zeros((1, design.inputs), np.float32))
     return found
 
 

@@ -14,6 +14,7 @@ import jax.numpy as jnp
 import numpy as np
 from jax import Array
 
+from mder_jax._arrays import doubles
 from mder_jax.calibration import Scale, rescale
 from mder_jax.links import niw_link, num_outputs
 from mder_jax.mixture import Mixture
@@ -23,6 +24,10 @@ from mder_jax.student_t import StudentT
 
 # Rows go through in blocks of one size, so that a row's prediction does not depend on how many came with it.
 BLOCK = 1024
+
+
+# Inputs far beyond the training data may give infinities, which speak for themselves.
+_QUIET = np.errstate(over="ignore", invalid="ignore")
 
 
 class Design(NamedTuple):
@@ -64,14 +69,17 @@ class Standardizer(NamedTuple):
     mean: np.ndarray
     std: np.ndarray
 
+    @_QUIET
     def forward(self, values: np.ndarray) -> np.ndarray:
         """Standardised values, in float32."""
         return np.asarray((values - self.mean) / self.std, np.float32)
 
+    @_QUIET
     def back(self, values: Any) -> np.ndarray:
         """Values in original units, (..., n)."""
         return self.mean + self.std * np.asarray(values, np.float64)
 
+    @_QUIET
     def back_covariance(self, covariance: Any) -> np.ndarray:
         """Covariances in original units, (..., n, n)."""
         return self.std[:, None] * self.std * np.asarray(covariance, np.float64)
@@ -102,11 +110,13 @@ class Parts(NamedTuple):
     between: np.ndarray
 
     @property
+    @_QUIET
     def epistemic(self) -> np.ndarray:
         """What the members know they do not know, and their disagreement."""
         return self.within + self.between
 
     @property
+    @_QUIET
     def total(self) -> np.ndarray:
         """The covariance of a new observation."""
         return self.aleatoric + self.epistemic
@@ -119,6 +129,11 @@ class Region(NamedTuple):
       centre: (N, n), the predictive mean.
       scale_tril: C, (N, n, n), the lower Cholesky factor of the predictive covariance.
       radius: (N,).
+
+    Example:
+      >>> region = Region(centre=np.zeros((1, 2)), scale_tril=np.eye(2)[None], radius=np.array([2.0]))  # a disc
+      >>> print(region.contains([[1.0, 1.0]]), region.contains([[2.0, 1.0]]))
+      [ True] [False]
     """
 
     centre: np.ndarray
@@ -126,13 +141,28 @@ class Region(NamedTuple):
     radius: np.ndarray
 
     def contains(self, y: Any) -> np.ndarray:
-        """Whether all targets of a row, (N, n), are inside, (N,)."""
-        d = np.asarray(y, np.float64).reshape(self.centre.shape) - self.centre
+        """‖C⁻¹(y − centre)‖ ≤ radius: whether all targets of a row, (N, n), are inside, (N,).
+
+        Example:
+          >>> region = Region(centre=np.zeros((1, 2)), scale_tril=np.eye(2)[None], radius=np.array([2.0]))  # a disc
+          >>> print(region.contains([[1.0, 1.0]]))  # √2 ≤ 2
+          [ True]
+        """
+        values, n = doubles("y", y), self.centre.shape[1]
+        if values.shape != self.centre.shape and (n > 1 or values.shape != self.centre.shape[:1]):
+            raise ValueError(f"y must have shape {self.centre.shape}, that of the centre; got {values.shape}")
+        d = values.reshape(self.centre.shape) - self.centre
         white = np.linalg.solve(self.scale_tril, d[..., None])[..., 0]
         return np.linalg.norm(white, axis=-1) <= self.radius
 
     def log_volume(self) -> np.ndarray:
-        """ln of its volume in the units of the targets, (N,)."""
+        """ln of its volume in the units of the targets, (N,).
+
+        Example:
+          >>> region = Region(centre=np.zeros((1, 2)), scale_tril=np.eye(2)[None], radius=np.array([2.0]))  # a disc
+          >>> print(np.exp(region.log_volume()) / np.pi)  # its area is 4π
+          [4.]
+        """
         n = self.centre.shape[1]
         unit_ball = 0.5 * n * math.log(math.pi) - math.lgamma(0.5 * n + 1)
         diagonal = np.diagonal(self.scale_tril, axis1=1, axis2=2)
@@ -229,7 +259,12 @@ class Predictor:
             keys = iter(list(jax.random.split(jax.random.key(0), -(-len(X) // BLOCK))))
             radius = self.each_block(X, lambda mixture: _radius(mixture, np.float32(coverage), next(keys)))
         radii = np.broadcast_to(np.asarray(radius, np.float64), (len(X),))
-        return Region(parts.mean, np.linalg.cholesky(parts.total), radii)
+        try:
+            return Region(parts.mean, np.linalg.cholesky(parts.total), radii)
+        except np.linalg.LinAlgError:
+            rows = np.flatnonzero(~np.isfinite(parts.total).all(axis=(1, 2)))
+            where = f"it is not finite in row {rows[0]}" if rows.size else "it is singular to rounding in some row"
+            raise ValueError(f"a region needs a positive definite predictive covariance; {where}") from None
 
     def sample(self, X: np.ndarray, key: Array, draws: int) -> np.ndarray:
         """Joint draws, (N, n, draws)."""

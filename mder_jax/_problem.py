@@ -9,7 +9,7 @@ import numpy as np
 import optax
 from jax import Array
 
-from mder_jax._arrays import is_concrete, is_key
+from mder_jax._arrays import is_concrete, is_key, is_whole
 from mder_jax.networks import Network
 
 Loss = Callable[[Any, Array], Array]
@@ -150,11 +150,6 @@ def check_settings(settings: Settings, data: Data) -> None:
         raise ValueError(f"batch_size {settings.batch_size} exceeds the {rows} rows; use batch_size={rows} or None")
     if settings.patience is not None and data.validation is None:
         raise ValueError("patience needs validation data: pass validation=(X_val, Y_val)")
-
-
-def is_whole(value: Any) -> bool:
-    """Whether it is a whole number, of Python or numpy."""
-    return isinstance(value, int | np.integer) and not isinstance(value, bool)
 
 
 def check_problem(problem: Problem, data: Data, key: Array) -> None:

@@ -16,13 +16,27 @@ FOLDER = "MDER_DATA"
 
 
 class MissingTableError(FileNotFoundError):
-    """A table that is not on this machine; the message says where it was looked for and what would bring it."""
+    """A table that is not on this machine; the message says where it was looked for and what would bring it.
+
+    Example:
+      >>> from mder_jax.datasets import real
+      >>> try:
+      ...     real("energy", folder="nowhere")
+      ... except MissingTableError as error:
+      ...     print(error)
+      the table energy is not here: there is no nowhere/energy/data.csv
+    """
 
 
 class RealTable(NamedTuple):
     """Inputs X (N, d), NaN where one is missing, and targets Y (N, n), in float64 and the order of the file.
 
     `truth` has, for simulated tables, columns that describe the true distribution of Y, by name; else it is empty.
+
+    Example:
+      >>> table = RealTable("mine", X=np.zeros((5, 3)), Y=np.zeros((5, 2)), truth={}, path="mine.csv")
+      >>> print(table.X.shape, table.Y.shape)
+      (5, 3) (5, 2)
     """
 
     name: str
@@ -169,8 +183,10 @@ def read(name: str, folder: str | pathlib.Path | None = None) -> RealTable:
 
 def locate(name: str, folder: str | pathlib.Path | None = None) -> tuple[pathlib.Path, Callable[[bytes], np.ndarray]]:
     """The file of a table, and how to read it; the folder comes first."""
-    if name not in SOURCES:
+    if not isinstance(name, str) or name not in SOURCES:
         raise ValueError(f"no table is named {name!r}; there are {', '.join(SOURCES)}")
+    if folder is not None and not isinstance(folder, str | os.PathLike):
+        raise TypeError(f"folder must be a path, or None; got {folder!r:.60}")
     source, looked = SOURCES[name], []
     root = folder if folder is not None else os.environ.get(FOLDER)
     if source.file:

@@ -13,6 +13,10 @@ class Report(NamedTuple):
 
     nll, energy_score, variogram_score, joint_coverage and joint_pit (N,) are of all targets at once. The others have
     one value a target, (n,), but for pit (N, n) and the two curves.
+
+    Example:
+      >>> [name for name in Report._fields if name.startswith("joint")]
+      ['joint_coverage', 'joint_pit']
     """
 
     names: tuple[str, ...]

@@ -12,7 +12,7 @@ from jax import Array, lax
 from jax.sharding import PartitionSpec as P
 
 from mder_jax import persistence, train
-from mder_jax._arrays import is_key
+from mder_jax._arrays import chosen_rows, is_key
 from mder_jax._devices import AXIS, Layout, fetch
 from mder_jax._job import Job, PerMember, take
 from mder_jax.networks import Network
@@ -27,6 +27,17 @@ class Progress(NamedTuple):
       epochs: epochs to do.
       history: losses so far, (M, epoch).
       params: of all members, stacked.
+
+    Example:
+      >>> import optax
+      >>> from mder_jax import Network, fit_ensemble
+      >>> line = Network(lambda key, x: jax.random.normal(key, (1,)), lambda w, x: x @ w)
+      >>> x = jnp.linspace(-1.0, 1.0, 50)[:, None]
+      >>> squared = lambda output, y: (output - y) ** 2
+      >>> options = dict(members=3, optimizer=optax.sgd(0.5), epochs=20, progress=False)
+      >>> enough = lambda progress: bool(progress.history.train[:, -1].max() < 1e-3)  # True ends training
+      >>> print(fit_ensemble(jax.random.key(0), line, squared, x, 2 * x[:, 0], **options, callback=enough).epochs < 20)
+      True
     """
 
     epoch: int
@@ -49,6 +60,17 @@ class Ensemble:
       epochs: epochs that were run; fewer than asked for after Ctrl-C, a callback's stop, or if all members ended.
       row_shape: shape of one row of X.
       seconds: time spent training in this process, without compiling.
+
+    Example:
+      >>> import optax
+      >>> from mder_jax import Network, fit_ensemble
+      >>> line = Network(lambda key, x: jax.random.normal(key, (1,)), lambda w, x: x @ w)
+      >>> x = jnp.linspace(-1.0, 1.0, 50)[:, None]
+      >>> squared = lambda output, y: (output - y) ** 2
+      >>> options = dict(members=3, optimizer=optax.sgd(0.5), epochs=20, progress=False)
+      >>> result = fit_ensemble(jax.random.key(0), line, squared, x, 2 * x[:, 0], **options)
+      >>> print(result, len(result), result.params.shape, result.history.train.shape)
+      Ensemble(3 members, 20 epochs, 0 diverged) 3 (3, 1) (3, 20)
     """
 
     network: Network | PerMember
@@ -69,11 +91,22 @@ class Ensemble:
         return f"Ensemble({len(self)} members, {self.epochs} epochs, {diverged} diverged)"
 
     def keep(self, members: Any) -> "Ensemble":
-        """Some members only: a list of numbers or a mask, such as ``ensemble.diverged_at < 0``."""
-        members = np.atleast_1d(np.asarray(members))
-        if not members.size or (members.dtype == bool and not members.any()):
+        """Some members only: a list of numbers or a mask, such as ``ensemble.diverged_at < 0``.
+
+        Example:
+          >>> import optax
+          >>> from mder_jax import Network, fit_ensemble
+          >>> line = Network(lambda key, x: jax.random.normal(key, (1,)), lambda w, x: x @ w)
+          >>> x = jnp.linspace(-1.0, 1.0, 50)[:, None]
+          >>> squared = lambda output, y: (output - y) ** 2
+          >>> options = dict(members=3, optimizer=optax.sgd(0.5), epochs=20, progress=False)
+          >>> result = fit_ensemble(jax.random.key(0), line, squared, x, 2 * x[:, 0], **options)
+          >>> print(result.keep([0, 2]), result.keep(result.diverged_at < 0))
+          Ensemble(2 members, 20 epochs, 0 diverged) Ensemble(3 members, 20 epochs, 0 diverged)
+        """
+        chosen = chosen_rows("members", members, len(self))
+        if not chosen.size:
             raise ValueError("no member is left; name at least one")
-        chosen = np.arange(len(self))[members]
         network = self.network
         if isinstance(network, PerMember):
             network = PerMember(take(network.values, chosen), network.build)

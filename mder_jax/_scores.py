@@ -32,14 +32,30 @@ _FRACTIONS = 100
 
 
 class Estimate(NamedTuple):
-    """A mean over rows and its standard error."""
+    """A mean over rows and its standard error.
+
+    Example:
+      >>> from mder_jax import metrics
+      >>> t = StudentT(df=jnp.inf, loc=jnp.zeros((4, 1)), scale_tril=jnp.ones((4, 1, 1)))
+      >>> value, error = metrics.joint_coverage(jnp.array([[0.0], [9.0], [0.0], [9.0]]), t)
+      >>> print(f"{value:.2f} ± {error:.2f}")
+      0.50 ± 0.25
+    """
 
     value: Array
     standard_error: Array
 
 
 class Coverage(NamedTuple):
-    """Share of y inside the central intervals, its binomial standard error, and their mean width; each (n,)."""
+    """Share of y inside the central intervals, its binomial standard error, and their mean width; each (n,).
+
+    Example:
+      >>> from mder_jax import metrics
+      >>> t = StudentT(df=jnp.inf, loc=jnp.zeros((4, 1)), scale_tril=jnp.ones((4, 1, 1)))
+      >>> found = metrics.coverage(jnp.array([[0.0], [9.0], [0.0], [9.0]]), t, level=0.9)
+      >>> print(found.coverage, found.standard_error, found.width.shape)
+      [0.5] [0.25] (1,)
+    """
 
     coverage: Array
     standard_error: Array
@@ -47,7 +63,15 @@ class Coverage(NamedTuple):
 
 
 class CalibrationCurve(NamedTuple):
-    """Nominal `level` (K,), and the share `observed` (K, n) of y inside the central intervals of that level."""
+    """Nominal `level` (K,), and the share `observed` (K, n) of y inside the central intervals of that level.
+
+    Example:
+      >>> from mder_jax import metrics
+      >>> t = StudentT(df=jnp.inf, loc=jnp.zeros((2, 1)), scale_tril=jnp.ones((2, 1, 1)))
+      >>> curve = metrics.calibration_curve(jnp.array([[0.0], [9.0]]), t, levels=3)
+      >>> print(curve.level, curve.observed[:, 0])
+      [0.  0.5 1. ] [0.5 0.5 1. ]
+    """
 
     level: Array
     observed: Array
@@ -57,6 +81,13 @@ class Sparsification(NamedTuple):
     """RMSE of the rows left, relative to that of all, once a `fraction` (K,) of the rows is removed.
 
     `error` (K, n): the most uncertain rows go first; `oracle` (K, n): those with the largest errors go first.
+
+    Example:
+      >>> from mder_jax import metrics
+      >>> t = StudentT(df=jnp.inf, loc=jnp.zeros((2, 1)), scale_tril=jnp.array([[[1.0]], [[7.0]]]))
+      >>> curve = metrics.sparsification(jnp.array([[1.0], [7.0]]), t)
+      >>> print(curve.fraction.shape, curve.error.shape, f"{curve.error[50, 0]:.1f}")  # 1/√((1 + 49)/2)
+      (100,) (100, 1) 0.2
     """
 
     fraction: Array

@@ -1,12 +1,14 @@
 """What `MDERRegressor` asks of its settings and its table."""
 
+import contextlib
 import math
+from collections.abc import Iterator
 from numbers import Real
 from typing import Any
 
 import numpy as np
 
-from mder_jax._problem import is_whole
+from mder_jax._arrays import is_whole
 from mder_jax.networks import ACTIVATIONS
 
 
@@ -75,6 +77,22 @@ def _holds_numbers(column: Any) -> bool:
     except (TypeError, ValueError):
         return False
     return values.dtype.kind == "O" and not any(isinstance(value, str) for value in values)
+
+
+@contextlib.contextmanager
+def numbers_expected(name: str) -> Iterator[None]:
+    """What scikit-learn and numpy say of something that is no table of numbers, with the name of the argument."""
+    try:
+        yield
+    except (TypeError, OverflowError) as error:
+        raise TypeError(f"{name} must be a table of numbers; {error}") from None
+
+
+def refuse_huge(name: str, values: np.ndarray) -> None:
+    """Raise if a number would be infinite in single precision."""
+    largest = np.max(np.abs(values), initial=0.0, where=~np.isnan(values))
+    if largest > np.finfo(np.float32).max:
+        raise ValueError(f"{name} must be finite and below 3.4e38; got {largest:.3g}")
 
 
 def names_of(y: Any) -> list[str] | None:

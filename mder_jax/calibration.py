@@ -1,4 +1,4 @@
-r"""The global scale that the coupling gives up, and conformal regions, both from held-out rows.
+r"""The scale that the coupling gives up, and conformal regions; both from held-out rows.
 
 The coupling ν = r κ gives up the global scale of the uncertainties, to be put right with held-out data. r itself moves
 the border between aleatoric and epistemic and leaves the predictive distribution as it is, so no data can tell it. The
@@ -19,25 +19,41 @@ from jax import Array
 from jax.typing import ArrayLike
 
 from mder_jax import _scale_search, linalg
-from mder_jax._arrays import check_above, check_same, floats, floats_with
+from mder_jax._arrays import check_above, check_option, check_same, check_type, floats, floats_with, plain_number
 from mder_jax._scale_search import finite_rows, first, likelihood, posterior
 from mder_jax.mixture import Mixture
 from mder_jax.niw import NIW
 from mder_jax.student_t import StudentT
+
+__all__ = ["Scale", "ScaleFit", "conformal_radius", "conformal_scores", "fit_scale", "radius_of", "rescale"]
 
 Method = Literal["likelihood", "pull", "posterior"]
 Prediction = TypeVar("Prediction", bound=StudentT | NIW | Mixture)
 
 
 class Scale(NamedTuple):
-    """Factors on the predictive covariance: `within` on that of the members, `between` on that of their means."""
+    """Factors on the predictive covariance: `within` on that of the members, `between` on that of their means.
+
+    Example:
+      >>> print(Scale(within=2.0))
+      Scale(within=2.0, between=1.0)
+    """
 
     within: float | Array = 1.0
     between: float | Array = 1.0
 
 
 class ScaleFit(NamedTuple):
-    """What `fit_scale` found: `scale` to apply, and of each factor the standard error and the `level` interval."""
+    """What `fit_scale` found: `scale` to apply, and of each factor the standard error and the `level` interval.
+
+    Example:
+      >>> t = StudentT(df=jnp.inf, loc=jnp.zeros((4, 1)), scale_tril=jnp.ones((4, 1, 1)))
+      >>> found = fit_scale(t, jnp.array([[-3.0], [1.0], [1.0], [-3.0]]))
+      >>> print(f"{found.scale.within:.3f} {found.rows}")  # the mean square, (9 + 1 + 1 + 9)/4
+      5.000 4
+      >>> print(f"{rescale(t, found.scale).covariance()[0, 0, 0]:.3f}")
+      5.000
+    """
 
     scale: Scale
     standard_error: Scale
@@ -73,7 +89,8 @@ def rescale(prediction: Prediction, scale: Scale) -> Prediction:
       >>> print(rescale(t, Scale(within=9.0)).scale_tril[0, 0, 0])
       3.0
     """
-    _check_type(prediction)
+    check_type("prediction", prediction, StudentT, NIW, Mixture)
+    check_type("scale", scale, Scale)
     prediction, (within, between) = floats_with(prediction, within=scale.within, between=scale.between)
     for name, factor in (("within", within), ("between", between)):
         check_same(name, factor, (), "one number")
@@ -104,7 +121,7 @@ def fit_scale(
     separate: bool = False,
     level: float = 0.95,
 ) -> ScaleFit:
-    r"""The factor on the predictive covariance that held-out rows ask for, for `rescale`.
+    r"""argmax_f Σ ln p_f(y), the factor f on the predictive covariance that held-out rows ask for, for `rescale`.
 
     * "likelihood" maximises Σ ln p(y) of the rescaled prediction. Errors are from the observed information in
       ln factor: the interval is exp(ln f ± z s), the standard error f s.
@@ -127,11 +144,11 @@ def fit_scale(
       factors on the covariance by likelihood, 3 rows, 95% intervals
         covariance  4.667 ± 3.8  [0.9419, 23.12]
     """
-    if method not in ("likelihood", "pull", "posterior"):
-        raise ValueError(f"method must be 'likelihood', 'pull' or 'posterior'; got {method!r}")
+    check_option("method", method, ("likelihood", "pull", "posterior"))
+    level = plain_number("level", level)
     if not 0 < level < 1:
         raise ValueError(f"level is a probability between 0 and 1; got {level}")
-    mixture, y = _held_out(prediction, y)
+    (mixture, y), separate = _held_out(prediction, y), bool(separate)
     if separate:
         _check_separable(mixture, method)
     if method == "pull":
@@ -143,14 +160,9 @@ def fit_scale(
     return ScaleFit(scale, error, lower, upper, method, separate, level, len(y))
 
 
-def _check_type(prediction: StudentT | NIW | Mixture) -> None:
-    if not isinstance(prediction, StudentT | NIW | Mixture):
-        raise TypeError(f"a prediction is a StudentT, a NIW or a Mixture; got {type(prediction).__name__}")
-
-
 def _held_out(prediction: StudentT | NIW | Mixture, y: ArrayLike) -> tuple[Mixture, Array]:
     """The prediction as a mixture (of one), and y, without the rows in which nothing was observed."""
-    _check_type(prediction)
+    check_type("prediction", prediction, StudentT, NIW, Mixture)
     if not isinstance(prediction, Mixture):
         prediction = Mixture(jax.tree.map(lambda leaf: leaf[None], prediction))
     if len(prediction.batch_shape) != 1:
@@ -209,13 +221,18 @@ def _pull(mixture: Mixture, y: Array, level: float) -> tuple[np.ndarray, ...]:
 
 
 def conformal_scores(prediction: StudentT | NIW | Mixture, y: ArrayLike, joint: bool = True) -> Array:
-    """How far each y is from its prediction, sorted, for `radius_of`: keep them to give any coverage later.
+    """√((y − mean)ᵀ Cov⁻¹ (y − mean)), sorted: keep these distances to have the `radius_of` any coverage later.
 
     Args:
       prediction: of N rows.
       y: targets, (N, n); a NaN was not observed.
-      joint: True for √((y − mean)ᵀ Cov⁻¹ (y − mean)) of the K complete rows, (K,); False for |y_j − mean_j| / std_j of
+      joint: True for the distance of all targets, of the K complete rows, (K,); False for ``|y_j − mean_j| / std_j`` of
         each target, (K, n), with K rows for the target observed most often and NaN at the end of the others.
+
+    Example:
+      >>> t = StudentT(df=jnp.inf, loc=jnp.zeros((4, 1)), scale_tril=jnp.ones((4, 1, 1)))
+      >>> print(conformal_scores(t, jnp.array([[-3.0], [1.0], [jnp.nan], [2.0]])))
+      [1. 2. 3.]
     """
     mixture, y = _held_out(prediction, y)
     offsets, squares = _distances(mixture, y)
@@ -237,6 +254,7 @@ def radius_of(scores: ArrayLike, coverage: float) -> Array:
     (scores,) = floats(scores=scores)
     if scores.ndim not in (1, 2):
         raise ValueError(f"scores must have shape (K,) or (K, n); got {scores.shape}")
+    coverage = plain_number("coverage", coverage)
     if not 0 < coverage <= 1:
         raise ValueError(f"coverage is a probability above 0 and at most 1; got {coverage}")
     count = np.sum(~np.isnan(scores), axis=0)
@@ -248,7 +266,9 @@ def radius_of(scores: ArrayLike, coverage: float) -> Array:
 
 
 def conformal_radius(prediction: StudentT | NIW | Mixture, y: ArrayLike, coverage: float, joint: bool = True) -> Array:
-    r"""The split-conformal radius: the region within it holds a new y with probability `coverage` or a little more.
+    r"""The ⌈(K+1) coverage⌉-th smallest of K `conformal_scores`, the split-conformal radius, () or (n,).
+
+    The region within it holds a new y with probability `coverage` or a little more.
 
     Whatever the prediction is worth, a new row exchangeable with the K held-out ones is inside with probability
     ⌈(K+1) coverage⌉/(K+1) on average over such sets, if scores have no ties. With fewer than coverage/(1 − coverage)

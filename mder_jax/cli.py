@@ -20,6 +20,8 @@ from typing import Any
 
 from mder_jax import __version__
 
+__all__ = ["main"]
+
 EPILOG = """examples:
   mder train houses.csv --targets price,rent --out model.mder
   mder predict model.mder new.csv -o predictions.csv
@@ -56,6 +58,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
     Args:
       arguments: None for those of the process.
+
+    Example:
+      >>> main(["info", "nowhere.mder"])  # and says on standard error that there is no such file
+      1
     """
     parser = _parser()
     options = parser.parse_args(arguments)

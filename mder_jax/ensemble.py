@@ -20,7 +20,7 @@ from jax import Array
 from jax.sharding import PartitionSpec as P
 
 from mder_jax import _files, persistence
-from mder_jax._arrays import is_whole
+from mder_jax._arrays import check_type, is_whole
 from mder_jax._devices import AXIS, Layout, fetch
 from mder_jax._job import Job, PerMember, make_job, on_host, take
 from mder_jax._problem import Loss, Settings, check_finite, check_validation
@@ -266,6 +266,9 @@ def predict(
       >>> print(predict(result, jnp.ones((2, 1))).shape)
       (3, 2)
     """
+    check_type("ensemble", ensemble, Ensemble)
+    if reduce is not None and not callable(reduce):
+        raise TypeError(f"reduce must be a function of the stacked outputs, or None; got {reduce!r:.60}")
     X = on_host(X)
     if X.ndim < 2 or X.shape[1:] != ensemble.row_shape or not len(X):
         expected = ", ".join(["N", *map(str, ensemble.row_shape)])

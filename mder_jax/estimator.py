@@ -14,14 +14,23 @@ from sklearn.utils import check_random_state
 from sklearn.utils.validation import check_array, check_consistent_length, check_is_fitted, validate_data
 
 from mder_jax import _calibrated, _model_file, calibration, plotting
+from mder_jax._arrays import doubles, is_whole, plain_number
 from mder_jax._devices import use_all_cores
 from mder_jax._fitting import train
 from mder_jax._predictor import Design, Predictor, Region, standardizer_of
-from mder_jax._problem import is_whole
-from mder_jax._validation import check_settings, names_of, refuse_text_columns, rows_to_train_on
+from mder_jax._validation import (
+    check_settings,
+    names_of,
+    numbers_expected,
+    refuse_huge,
+    refuse_text_columns,
+    rows_to_train_on,
+)
 from mder_jax.calibration import Scale
 from mder_jax.mixture import Mixture
 from mder_jax.student_t import Interval, StudentT
+
+__all__ = ["MDERRegressor", "Region", "Uncertainty"]
 
 PICTURES = ("calibration", "pit", "predicted_observed", "sparsification", "ellipses")
 
@@ -34,6 +43,12 @@ class Uncertainty(NamedTuple):
       aleatoric: the noise, which more data do not lower.
       epistemic: what the model does not know, the members' own part and their disagreement.
       total: the sum, the covariance of a new observation.
+
+    Example:
+      >>> one = np.eye(2)[None]
+      >>> u = Uncertainty(mean=np.zeros((1, 2)), aleatoric=one, epistemic=3 * one, total=4 * one)
+      >>> print(u.mean.shape, u.total.shape)
+      (1, 2) (1, 2, 2)
     """
 
     mean: np.ndarray
@@ -43,7 +58,13 @@ class Uncertainty(NamedTuple):
 
     @property
     def std(self) -> np.ndarray:
-        """√total_jj, the standard deviation of a new observation, in the shape of the mean."""
+        """√total_jj, the standard deviation of a new observation, in the shape of the mean.
+
+        Example:
+          >>> one = np.eye(2)[None]
+          >>> print(Uncertainty(mean=np.zeros((1, 2)), aleatoric=one, epistemic=3 * one, total=4 * one).std)
+          [[2. 2.]]
+        """
         return np.sqrt(np.diagonal(self.total, axis1=1, axis2=2)).reshape(self.mean.shape)
 
 
@@ -83,12 +104,12 @@ class MDERRegressor(RegressorMixin, BaseEstimator):
       warm_start: go on from the networks of the last fit, with its standardisation.
 
     Example:
-      >>> X = np.random.default_rng(0).normal(size=(200, 3))
-      >>> Y = X @ np.ones((3, 2)) + np.random.default_rng(1).normal(size=(200, 2))
-      >>> model = MDERRegressor(hidden_layer_sizes=(16,), members=2, max_iter=30, random_state=0).fit(X, Y)
-      >>> mean, cov = model.predict(X[:5], return_cov=True)
-      >>> mean.shape, cov.shape, model.predict_interval(X[:5], coverage=0.9).lower.shape
-      ((5, 2), (5, 2, 2), (5, 2))
+      >>> X = np.random.default_rng(0).normal(size=(60, 3))
+      >>> Y = X[:, :2] + np.random.default_rng(1).normal(size=(60, 2))
+      >>> model = MDERRegressor(hidden_layer_sizes=(8,), members=2, max_iter=5, random_state=0).fit(X[:30], Y[:30])
+      >>> mean, cov = model.predict(X[30:], return_cov=True)
+      >>> print(mean.shape, cov.shape, model.predict_interval(X[30:], coverage=0.9).lower.shape)
+      (30, 2) (30, 2, 2) (30, 2)
     """
 
     predictor_: Predictor
@@ -145,6 +166,13 @@ class MDERRegressor(RegressorMixin, BaseEstimator):
           X: (N, d), an array or a data frame of numbers.
           y: (N, n) or (N,); NaN for targets that were not observed.
           checkpoint: a directory. If training is interrupted, the same call goes on from there.
+
+        Example:
+          >>> X = np.random.default_rng(0).normal(size=(60, 3))
+          >>> Y = X[:, :2] + np.random.default_rng(1).normal(size=(60, 2))
+          >>> model = MDERRegressor(hidden_layer_sizes=(8,), members=2, max_iter=5, random_state=0).fit(X[:30], Y[:30])
+          >>> print(model.n_iter_, model.loss_curve_.shape, model.n_features_in_, model.n_outputs_)
+          5 (2, 5) 3 2
         """
         check_settings(self)
         with contextlib.suppress(RuntimeError):  # JAX has started, and keeps the devices it has
@@ -179,11 +207,15 @@ class MDERRegressor(RegressorMixin, BaseEstimator):
         refuse_text_columns(X)
         if reset and y is None:
             raise ValueError(f"{type(self).__name__} requires y to be passed, but the target y is None")
-        X = validate_data(self, X, dtype=(np.float64, np.float32), order="C", reset=reset)
+        with numbers_expected("X"):
+            X = validate_data(self, X, dtype=(np.float64, np.float32), order="C", reset=reset)
+        refuse_huge("X", X)
         if y is None:
             return X
-        names = names_of(y)
-        Y = check_array(y, ensure_2d=False, dtype=np.float64, order="C", ensure_all_finite="allow-nan", input_name="y")
+        names, exact = names_of(y), {"dtype": np.float64, "order": "C", "ensure_all_finite": "allow-nan"}
+        with numbers_expected("y"):
+            Y = check_array(y, ensure_2d=False, input_name="y", **exact)
+        refuse_huge("y", Y)
         check_consistent_length(X, Y)
         flat = Y.ndim == 1
         Y = Y[:, None] if flat else Y
@@ -206,6 +238,14 @@ class MDERRegressor(RegressorMixin, BaseEstimator):
           X: (N, d).
           return_std: standard deviation of a new observation (aleatoric and epistemic), in the shape of the mean.
           return_cov: **its covariance between the targets of each row**, (N, n, n).
+
+        Example:
+          >>> X = np.random.default_rng(0).normal(size=(60, 3))
+          >>> Y = X[:, :2] + np.random.default_rng(1).normal(size=(60, 2))
+          >>> model = MDERRegressor(hidden_layer_sizes=(8,), members=2, max_iter=5, random_state=0).fit(X[:30], Y[:30])
+          >>> mean, std = model.predict(X[30:], return_std=True)
+          >>> print(mean.shape, std.shape, model.predict(X[30:], return_cov=True)[1].shape)
+          (30, 2) (30, 2) (30, 2, 2)
         """
         if return_std and return_cov:
             raise ValueError("ask for return_std or return_cov; the former are the roots of the latter's diagonal")
@@ -215,7 +255,16 @@ class MDERRegressor(RegressorMixin, BaseEstimator):
         return (found.mean, found.total) if return_cov else found.mean
 
     def predict_uncertainty(self, X: Any) -> Uncertainty:
-        """Mean, and aleatoric, epistemic and total covariance between the targets of each row."""
+        """Mean, (N, n), and aleatoric, epistemic and total covariance between the targets of each row, (N, n, n).
+
+        Example:
+          >>> X = np.random.default_rng(0).normal(size=(60, 3))
+          >>> Y = X[:, :2] + np.random.default_rng(1).normal(size=(60, 2))
+          >>> model = MDERRegressor(hidden_layer_sizes=(8,), members=2, max_iter=5, random_state=0).fit(X[:30], Y[:30])
+          >>> u = model.predict_uncertainty(X[30:])
+          >>> print(u.mean.shape, u.aleatoric.shape, u.epistemic.shape, u.std.shape)
+          (30, 2) (30, 2, 2) (30, 2, 2) (30, 2)
+        """
         X = self._for_prediction(X)
         parts = self.predictor_.parts(X)
         return Uncertainty(self._shaped(parts.mean), parts.aleatoric, parts.epistemic, parts.total)
@@ -228,7 +277,17 @@ class MDERRegressor(RegressorMixin, BaseEstimator):
           coverage: between 0 and 1.
           joint: False for an interval of each target on its own, `lower` and `upper`; True for one ellipsoid of all
             targets of a row: `centre`, `scale_tril` (Cholesky factor of the covariance) and `radius`.
+
+        Example:
+          >>> X = np.random.default_rng(0).normal(size=(60, 3))
+          >>> Y = X[:, :2] + np.random.default_rng(1).normal(size=(60, 2))
+          >>> model = MDERRegressor(hidden_layer_sizes=(8,), members=2, max_iter=5, random_state=0).fit(X[:30], Y[:30])
+          >>> lower, upper = model.predict_interval(X[30:], coverage=0.9)
+          >>> region = model.predict_interval(X[30:], coverage=0.9, joint=True)
+          >>> print(lower.shape, upper.shape, region.centre.shape, region.contains(Y[30:]).shape)
+          (30, 2) (30, 2) (30, 2) (30,)
         """
+        coverage = plain_number("coverage", coverage)
         if not 0 < coverage < 1:
             raise ValueError(f"coverage is a probability between 0 and 1; got {coverage}")
         X = self._for_prediction(X)
@@ -260,8 +319,17 @@ class MDERRegressor(RegressorMixin, BaseEstimator):
         return None
 
     def predict_quantiles(self, X: Any, quantiles: Any = (0.05, 0.5, 0.95)) -> np.ndarray:
-        """Of each target on its own, (N, n, K) for K quantiles, or (N, K) if y was one-dimensional."""
-        levels = np.asarray(quantiles, float)
+        """Of each target on its own, (N, n, K) for K quantiles, or (N, K) if y was one-dimensional.
+
+        Example:
+          >>> X = np.random.default_rng(0).normal(size=(60, 3))
+          >>> Y = X[:, :2] + np.random.default_rng(1).normal(size=(60, 2))
+          >>> model = MDERRegressor(hidden_layer_sizes=(8,), members=2, max_iter=5, random_state=0).fit(X[:30], Y[:30])
+          >>> lower, upper = np.moveaxis(model.predict_quantiles(X[30:], [0.05, 0.95]), -1, 0)
+          >>> print(lower.shape, (lower < upper).all())
+          (30, 2) True
+        """
+        levels = doubles("quantiles", quantiles)
         if levels.ndim != 1 or not len(levels) or not ((levels > 0) & (levels < 1)).all():
             raise ValueError(f"quantiles are a list of probabilities between 0 and 1; got {quantiles}")
         X = self._for_prediction(X)
@@ -272,12 +340,28 @@ class MDERRegressor(RegressorMixin, BaseEstimator):
 
         In original units and the precision of JAX, float32 unless it is told otherwise. Then 2020.5 ± 0.001 has no
         digits left; the other methods keep them.
+
+        Example:
+          >>> X = np.random.default_rng(0).normal(size=(60, 3))
+          >>> Y = X[:, :2] + np.random.default_rng(1).normal(size=(60, 2))
+          >>> model = MDERRegressor(hidden_layer_sizes=(8,), members=2, max_iter=5, random_state=0).fit(X[:30], Y[:30])
+          >>> mixture = model.predict_dist(X[30:])
+          >>> print(type(mixture).__name__, mixture.size, mixture.batch_shape, mixture.n)
+          Mixture 2 (30,) 2
         """
         X = self._for_prediction(X)
         return self.predictor_.distribution(X)
 
     def sample_y(self, X: Any, n_samples: int = 1, random_state: Any = 0) -> np.ndarray:
-        """Joint draws of new observations, (N, n, n_samples), or (N, n_samples) if y was one-dimensional."""
+        """Joint draws of new observations, (N, n, n_samples), or (N, n_samples) if y was one-dimensional.
+
+        Example:
+          >>> X = np.random.default_rng(0).normal(size=(60, 3))
+          >>> Y = X[:, :2] + np.random.default_rng(1).normal(size=(60, 2))
+          >>> model = MDERRegressor(hidden_layer_sizes=(8,), members=2, max_iter=5, random_state=0).fit(X[:30], Y[:30])
+          >>> print(model.sample_y(X[30:], n_samples=100).shape)
+          (30, 2, 100)
+        """
         if not is_whole(n_samples) or n_samples < 1:
             raise ValueError(f"n_samples must be a whole number, 1 or more; got {n_samples!r}")
         X = self._for_prediction(X)
@@ -285,17 +369,36 @@ class MDERRegressor(RegressorMixin, BaseEstimator):
         return self._shaped(self.predictor_.sample(X, key, int(n_samples)))
 
     def log_prob(self, X: Any, y: Any) -> np.ndarray:
-        """ln p(y) of each row, (N,), in original units; a NaN in y is a target that was not observed."""
+        """ln p(y) of each row, (N,), in original units; a NaN in y is a target that was not observed.
+
+        Example:
+          >>> X = np.random.default_rng(0).normal(size=(60, 3))
+          >>> Y = X[:, :2] + np.random.default_rng(1).normal(size=(60, 2))
+          >>> model = MDERRegressor(hidden_layer_sizes=(8,), members=2, max_iter=5, random_state=0).fit(X[:30], Y[:30])
+          >>> Y[30, 1] = np.nan  # not observed
+          >>> print(model.log_prob(X[30:], Y[30:]).shape, np.isfinite(model.log_prob(X[30:], Y[30:])).all())
+          (30,) True
+        """
         check_is_fitted(self)
         X, Y, _, _ = self._checked(X, y)
         return self.predictor_.log_prob(X, Y)
 
     def score(self, X: Any, y: Any, sample_weight: Any = None) -> float:
-        """R², averaged over targets; of each, over the rows in which it was observed."""
+        """R² = 1 − Σ(y − mean)²/Σ(y − ȳ)², averaged over targets; of each, over the rows in which it was observed.
+
+        Example:
+          >>> X = np.random.default_rng(0).normal(size=(60, 3))
+          >>> Y = X[:, :2] + np.random.default_rng(1).normal(size=(60, 2))
+          >>> model = MDERRegressor(hidden_layer_sizes=(8,), members=2, max_iter=5, random_state=0).fit(X[:30], Y[:30])
+          >>> print(model.score(X[30:], Y[30:]) < 1)
+          True
+        """
         check_is_fitted(self)
         X, Y, _, _ = self._checked(X, y)
         mean = self.predictor_.parts(X).mean
-        weights = None if sample_weight is None else np.asarray(sample_weight)
+        weights = None if sample_weight is None else doubles("sample_weight", sample_weight)
+        if weights is not None and weights.shape != (len(X),):
+            raise ValueError(f"sample_weight must have shape ({len(X)},), one per row; got {weights.shape}")
         scores = []
         for target in range(Y.shape[1]):
             seen = np.isfinite(Y[:, target])
@@ -314,6 +417,14 @@ class MDERRegressor(RegressorMixin, BaseEstimator):
           y: (N, n) or (N,).
           method: "likelihood", "pull" or "posterior"; see `calibration.fit_scale`.
           separate: one factor for the members' own covariance and one for their disagreement.
+
+        Example:
+          >>> X = np.random.default_rng(0).normal(size=(60, 3))
+          >>> Y = X[:, :2] + np.random.default_rng(1).normal(size=(60, 2))
+          >>> model = MDERRegressor(hidden_layer_sizes=(8,), members=2, max_iter=5, random_state=0).fit(X[:30], Y[:30])
+          >>> model = model.calibrate(X[30:], Y[30:])
+          >>> print(model.calibration_.fit.rows, model.calibration_.joint_scores.shape)
+          30 (30,)
         """
         check_is_fitted(self)
         X, Y, _, _ = self._checked(X, y)
@@ -331,6 +442,13 @@ class MDERRegressor(RegressorMixin, BaseEstimator):
           kind: "calibration", "pit", "predicted_observed", "sparsification" or "ellipses", as in `mder_jax.plotting`.
           ax: where to draw; None for a new figure, ``ax.figure``.
           options: of that function, such as ``target=1`` or ``joint=True``.
+
+        Example:
+          >>> X = np.random.default_rng(0).normal(size=(60, 3))
+          >>> Y = X[:, :2] + np.random.default_rng(1).normal(size=(60, 2))
+          >>> model = MDERRegressor(hidden_layer_sizes=(8,), members=2, max_iter=5, random_state=0).fit(X[:30], Y[:30])
+          >>> print(model.plot(X[30:], Y[30:], kind="predicted_observed", target=1).get_xlabel())
+          predicted y1
         """
         if kind not in PICTURES:
             raise ValueError(f"kind must be one of {', '.join(PICTURES)}; got {kind!r}")
@@ -352,13 +470,36 @@ class MDERRegressor(RegressorMixin, BaseEstimator):
         Args:
           path: of the file.
           extra: anything JSON can hold, to be found as ``extra_`` of the loaded model.
+
+        Example:
+          >>> X = np.random.default_rng(0).normal(size=(60, 3))
+          >>> Y = X[:, :2] + np.random.default_rng(1).normal(size=(60, 2))
+          >>> model = MDERRegressor(hidden_layer_sizes=(8,), members=2, max_iter=5, random_state=0).fit(X[:30], Y[:30])
+          >>> import tempfile
+          >>> with tempfile.TemporaryDirectory() as folder:
+          ...     model.save(f"{folder}/model.mder")
+          ...     same = MDERRegressor.load(f"{folder}/model.mder")
+          >>> print(np.array_equal(same.predict(X[30:]), model.predict(X[30:])))
+          True
         """
         check_is_fitted(self)
         _model_file.save(self, path, extra)
 
     @classmethod
     def load(cls, path: str | pathlib.Path) -> Self:
-        """The model of a file that `save` wrote. Any other file raises a `ModelFileError`; no code in it is run."""
+        """The model of a file that `save` wrote. Any other file raises a `ModelFileError`; no code in it is run.
+
+        Example:
+          >>> X = np.random.default_rng(0).normal(size=(60, 3))
+          >>> Y = X[:, :2] + np.random.default_rng(1).normal(size=(60, 2))
+          >>> model = MDERRegressor(hidden_layer_sizes=(8,), members=2, max_iter=5, random_state=0).fit(X[:30], Y[:30])
+          >>> import tempfile
+          >>> with tempfile.TemporaryDirectory() as folder:
+          ...     model.save(f"{folder}/model.mder")
+          ...     same = MDERRegressor.load(f"{folder}/model.mder")
+          >>> print(np.array_equal(same.predict(X[30:]), model.predict(X[30:])))
+          True
+        """
         return _model_file.load(cls, path)
 
     def export(self, path: str | pathlib.Path) -> None:
@@ -366,6 +507,17 @@ class MDERRegressor(RegressorMixin, BaseEstimator):
 
         ``jax.export.deserialize(bytes).call(x)``, with x (rows, d) in float32 and original units, any number of rows,
         gives a dict of mean (rows, n), aleatoric, epistemic and total covariance (rows, n, n).
+
+        Example:
+          >>> X = np.random.default_rng(0).normal(size=(60, 3))
+          >>> Y = X[:, :2] + np.random.default_rng(1).normal(size=(60, 2))
+          >>> model = MDERRegressor(hidden_layer_sizes=(8,), members=2, max_iter=5, random_state=0).fit(X[:30], Y[:30])
+          >>> import tempfile
+          >>> with tempfile.TemporaryDirectory() as folder:
+          ...     model.export(f"{folder}/model.jaxexp")
+          ...     predictor = jax.export.deserialize(bytearray(pathlib.Path(folder, "model.jaxexp").read_bytes()))
+          >>> print(predictor.call(X[30:].astype(np.float32))["total"].shape)
+          (30, 2, 2)
         """
         check_is_fitted(self)
         _model_file.export(self.predictor_, path)

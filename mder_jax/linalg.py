@@ -13,7 +13,9 @@ import jax.numpy as jnp
 from jax import Array, lax
 from jax.typing import ArrayLike
 
-from mder_jax._arrays import check_event, check_rank, floats
+from mder_jax._arrays import check_event, check_rank, floats, same_rank, whole
+
+__all__ = ["half_logdet", "tril_size", "unpack_tril", "whiten"]
 
 # Up to this size a triangular solve is written out entry by entry; above, it is a loop, which compiles faster.
 _UNROLLED = 16
@@ -31,6 +33,7 @@ def tril_size(n: int) -> int:
       >>> tril_size(3)
       6
     """
+    n = whole("n", n, least=0)
     return n * (n + 1) // 2
 
 
@@ -42,7 +45,7 @@ def unpack_tril(entries: ArrayLike, n: int) -> Array:
       [[1. 0.]
        [2. 3.]]
     """
-    (entries,) = floats(entries=entries)
+    (entries,), n = floats(entries=entries), whole("n", n)
     if entries.shape[-1:] != (tril_size(n),):
         raise ValueError(f"a {n} x {n} lower triangle has {tril_size(n)} entries; got shape {entries.shape}")
     if n <= ENTRYWISE:
@@ -125,6 +128,7 @@ def half_logdet(L: ArrayLike) -> Array:
       0.0
     """
     (L,) = floats(L=L)
+    check_rank("L", L, 2, "(..., n, n)")
     check_event("L", L, (L.shape[-1],) * 2, "a square matrix")
     return jnp.sum(jnp.log(diagonal(L)), axis=-1)
 
@@ -151,6 +155,8 @@ def whiten(L: ArrayLike, d: ArrayLike) -> Array:
     L, d = floats(L=L, d=d)
     check_rank("d", d, 1, "(..., n)")
     check_event("L", L, (d.shape[-1],) * 2, f"d {d.shape}")
+    if L.shape[:-1] != d.shape:
+        L, d = _aligned(L, d)
     if d.shape[-1] <= 3:  # the derivative of so few operations is faster than another solve
         return _forward(L, d)
 
@@ -158,6 +164,16 @@ def whiten(L: ArrayLike, d: ArrayLike) -> Array:
         return jnp.sum(jnp.tril(L) * x[..., None, :], axis=-1)
 
     return lax.custom_linear_solve(product, d, lambda _, b: _forward(L, b), lambda _, b: _backward(L, b))
+
+
+def _aligned(L: Array, d: Array) -> tuple[Array, Array]:
+    """L with as many axes as it needs, and d for every L: axes of size one are stretched."""
+    longest = max(L.shape[:-2], d.shape[:-1], key=len)
+    aligned, d = same_rank(L, longest, 2), same_rank(d, longest, 1)
+    sizes = list(zip(aligned.shape[:-2], d.shape[:-1], strict=True))
+    if any(a != b and 1 not in (a, b) for a, b in sizes):
+        raise ValueError(f"batch shapes do not agree: L {L.shape[:-2]}, d {d.shape[:-1]}")
+    return aligned, jnp.broadcast_to(d, (*(b if a == 1 else a for a, b in sizes), d.shape[-1]))
 
 
 def _forward(L: Array, b: Array) -> Array:
@@ -234,10 +250,12 @@ def _cholesky_jvp(primals: tuple[Array], tangents: tuple[Array]) -> tuple[Array,
     return L, _factor_tangent(L, 0.5 * M)
 
 
+@jax.jit
 def triangularise(B: Array) -> Array:
     """The lower-triangular L with positive diagonal and L Lᵀ = B Bᵀ, (..., k, m) -> (..., k, k), k ≤ m.
 
-    One Householder reflection a row, so the condition number is not squared as it is by forming B Bᵀ.
+    One Householder reflection a row, so the condition number is not squared as it is by forming B Bᵀ. Compiled here,
+    since a loop that is called on its own would be compiled anew each time.
     """
     return _triangularise(B, jnp.ones(B.shape[:-1], bool))
 

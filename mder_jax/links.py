@@ -14,10 +14,13 @@ from jax import Array, lax
 from jax.typing import ArrayLike
 
 from mder_jax import linalg
-from mder_jax._arrays import check_above, check_within, floats
+from mder_jax._arrays import check_above, check_type, check_within, floats, plain_number, whole
 from mder_jax.nig import NIG
 from mder_jax.niw import NIW, couple
 from mder_jax.student_t import StudentT
+
+__all__ = ["gaussian_link", "inverse_gaussian_link", "inverse_nig_link", "inverse_niw_link", "nig_link", "niw_link"]
+__all__ += ["num_outputs"]
 
 # ln L_jj is held within ±30 (1e-13 to 1e13): a likelihood without bound, as of data on a line, drives L_jj to 0,
 # and in float32 ‖L⁻¹d‖² would overflow long before exp(p) underflows.
@@ -31,8 +34,7 @@ def num_outputs(n: int) -> int:
       >>> num_outputs(2)
       6
     """
-    if n < 1:
-        raise ValueError(f"n counts targets and must be at least 1; got {n}")
+    n = whole("n, the number of targets,", n)
     return n + linalg.tril_size(n) + 1
 
 
@@ -74,13 +76,14 @@ def niw_link(
 def inverse_niw_link(
     niw: NIW, nu_min: float | None = None, nu_max: float | None = None, relative: bool = False
 ) -> Array:
-    """The raw outputs that `niw_link` with the same options turns into this NIW (its κ is not in them).
+    """The raw outputs (..., n(n+3)/2 + 1) that `niw_link` with the same options turns into this NIW; κ is not in them.
 
     Example:
       >>> raw = jnp.array([0.1, 0.2, 0.3, 0.4, 0.5, 0.6])
       >>> print(inverse_niw_link(niw_link(raw, n=2)).round(3))
       [0.1 0.2 0.3 0.4 0.5 0.6]
     """
+    check_type("niw", niw, NIW)
     low, high = _nu_bounds(niw.n, nu_min, nu_max)
     check_within(niw.nu, low, high, f"nu must lie within the gate, {low:g} to {high:g}")
     tril = _tril_with_log(niw.L, relative)
@@ -88,8 +91,8 @@ def inverse_niw_link(
 
 
 def _nu_bounds(n: int, nu_min: float | None, nu_max: float | None) -> tuple[float, float]:
-    low = n + 1.0 if nu_min is None else float(nu_min)
-    high = max(n + 11.0, low + 10.0) if nu_max is None else float(nu_max)
+    low = n + 1.0 if nu_min is None else plain_number("nu_min", nu_min)
+    high = max(n + 11.0, low + 10.0) if nu_max is None else plain_number("nu_max", nu_max)
     if not n - 1 <= low < high or (high > 1e30 and not math.isinf(high)):
         wanted = "n - 1 <= nu_min < nu_max, and nu_max up to 1e30 or inf"
         raise ValueError(f"the bounds of nu must satisfy {wanted}; got n = {n}, {low:g}, {high:g}")
@@ -156,7 +159,8 @@ def nig_link(raw: ArrayLike, n: int | None = None, floor: float = 1e-6) -> NIG:
       1.6931
     """
     (raw,) = floats(raw=raw)
-    width = 4 * (1 if n is None else n)
+    width = 4 * (1 if n is None else whole("n", n))
+    floor = plain_number("floor", floor)
     if raw.shape[-1:] != (width,):
         raise ValueError(
             f"{'one target needs' if n is None else f'n = {n} targets need'} {width} raw outputs; got shape {raw.shape}"
@@ -168,8 +172,18 @@ def nig_link(raw: ArrayLike, n: int | None = None, floor: float = 1e-6) -> NIG:
 
 
 def inverse_nig_link(nig: NIG, n: int | None = None) -> Array:
-    """The raw outputs that `nig_link` with the same n turns into this NIG, for α > 1."""
+    """The raw outputs (..., 4), or with n (..., 4 n), that `nig_link` with the same n turns into this NIG; for α > 1.
+
+    Example:
+      >>> raw = inverse_nig_link(NIG(mu=1.0, kappa=2.0, alpha=3.0, beta=4.0))
+      >>> nig = nig_link(raw)
+      >>> print(raw.shape, f"{nig.mu:.4f} {nig.kappa:.4f} {nig.alpha:.4f} {nig.beta:.4f}")
+      (4,) 1.0000 2.0000 3.0000 4.0000
+    """
+    check_type("nig", nig, NIG)
     check_above("alpha", nig.alpha, 1, "the link's range")
+    if n is not None and nig.mu.shape[-1:] != (whole("n", n),):
+        raise ValueError(f"a NIG of n = {n} targets has shape (..., {n}); got {nig.mu.shape}")
     parts = [nig.mu, inverse_softplus(nig.kappa), inverse_softplus(nig.alpha - 1), inverse_softplus(nig.beta)]
     return jnp.concatenate(parts, axis=-1) if n else jnp.stack(parts, axis=-1)
 
@@ -189,7 +203,7 @@ def gaussian_link(raw: ArrayLike, n: int, full: bool = True, relative: bool = Fa
        [0. 1.]]
     """
     (raw,) = floats(raw=raw)
-    width = num_outputs(n) - 1 if full else 2 * n
+    width = num_outputs(n) - 1 if full else 2 * whole("n", n)
     if raw.shape[-1:] != (width,):
         raise ValueError(f"n = {n} targets need {width} raw outputs; got shape {raw.shape}")
     if full:
@@ -201,7 +215,14 @@ def gaussian_link(raw: ArrayLike, n: int, full: bool = True, relative: bool = Fa
 
 
 def inverse_gaussian_link(gaussian: StudentT, full: bool = True, relative: bool = False) -> Array:
-    """The raw outputs that `gaussian_link` with the same options turns into this Gaussian."""
+    """The raw outputs (..., n(n+3)/2) or (..., 2 n) that `gaussian_link` with the same options turns into it.
+
+    Example:
+      >>> gaussian = StudentT(df=jnp.inf, loc=jnp.array([3.0, 4.0]), scale_tril=jnp.array([[1.0, 0.0], [2.0, 1.0]]))
+      >>> print(inverse_gaussian_link(gaussian))  # the mean, ln L₁₁, L₂₁, ln L₂₂
+      [3. 4. 0. 2. 0.]
+    """
+    check_type("gaussian", gaussian, StudentT)
     L = gaussian.scale_tril
     tail = _tril_with_log(L, relative) if full else jnp.log(linalg.diagonal(L))
     return jnp.concatenate([gaussian.loc, tail], axis=-1)

@@ -13,6 +13,7 @@ Every score is the mean over what was observed, or with ``reduce=False`` one val
 that need all rows at once give one value a target. All functions but `report` and the scorers work under `jax.jit`.
 """
 
+import math
 from collections.abc import Sequence
 from functools import partial
 from typing import Any
@@ -24,7 +25,17 @@ from jax import Array
 from jax.typing import ArrayLike
 
 from mder_jax import _scores
-from mder_jax._arrays import check_same, check_within, floats, is_key
+from mder_jax._arrays import (
+    check_same,
+    check_within,
+    floats,
+    floats_with,
+    is_key,
+    one_number,
+    plain_number,
+    target_names,
+    whole,
+)
 from mder_jax._report import Report
 from mder_jax._scores import (
     CalibrationCurve,
@@ -39,6 +50,11 @@ from mder_jax._scores import (
 )
 from mder_jax.mixture import Mixture
 from mder_jax.student_t import Interval
+
+__all__ = ["CalibrationCurve", "Coverage", "Estimate", "Report", "Sparsification", "ause", "calibration_curve"]
+__all__ += ["calibration_error", "coverage", "crps", "crps_scorer", "ence", "energy_score", "energy_scorer"]
+__all__ += ["interval_score", "joint_coverage", "joint_pit", "nll", "nll_scorer", "pit", "report", "rmse", "sharpness"]
+__all__ += ["sparsification", "variogram_score"]
 
 # Draws a row of the scores that sample. Their error in one row is some 5 % of the score, and √N smaller in the mean.
 DRAWS = 100
@@ -56,7 +72,7 @@ def nll(y: ArrayLike, prediction: Prediction, reduce: bool = True) -> Array:
     Example:
       >>> from mder_jax import StudentT
       >>> prediction = StudentT(df=5.0, loc=jnp.zeros((3, 2)), scale_tril=jnp.broadcast_to(jnp.eye(2), (3, 2, 2)))
-      >>> print(f"{nll(jnp.zeros((3, 2)), prediction):.4f}")
+      >>> print(f"{nll(jnp.zeros((3, 2)), prediction):.4f}")  # ln 2π
       1.8379
     """
     y, mixture = prepared(y, prediction)
@@ -65,16 +81,23 @@ def nll(y: ArrayLike, prediction: Prediction, reduce: bool = True) -> Array:
 
 
 def rmse(y: ArrayLike, prediction: Prediction, reduce: bool = True) -> Array:
-    """√mean (y_j − E[y_j])² of each target, (n,) with ``reduce=False``, or the mean of these over targets."""
+    """√mean (y_j − E[y_j])² of each target, (n,) with ``reduce=False``, or the mean of these over targets.
+
+    Example:
+      >>> from mder_jax import StudentT
+      >>> prediction = StudentT(df=jnp.inf, loc=jnp.zeros((2, 1)), scale_tril=jnp.ones((2, 1, 1)))
+      >>> print(rmse(jnp.array([[1.0], [7.0]]), prediction))  # √((1 + 49)/2)
+      5.0
+    """
     y, mixture = prepared(y, prediction)
     return _over_targets(_root_mean_square(y - mixture.mean(), ~jnp.isnan(y)), y, reduce)
 
 
 def crps(y: ArrayLike, prediction: Prediction, reduce: bool = True) -> Array:
-    r"""Continuous ranked probability score ∫(F(x) − 1{x ≥ y})² dx = E|X − y| − ½E|X − X'|, mean or (N, n).
+    r"""``∫(F(x) − 1{x ≥ y})² dx = E|X − y| − ½E|X − X'|``, the continuous ranked probability score, mean or (N, n).
 
-    Closed form for one t (df = ∞ is the Gaussian). Of a mixture, E|X − X'| of any two members is integrated, to about
-    1e-5 of itself; the time grows with the square of their number. A member without a mean (df ≤ 1) gives NaN.
+    Closed form for one t (df = ∞ is the Gaussian). Of a mixture, ``E|X − X'|`` of any two members is integrated, to
+    about 1e-5 of itself; the time grows with the square of their number. A member without a mean (df ≤ 1) gives NaN.
 
     Example:
       >>> from mder_jax import StudentT
@@ -96,9 +119,15 @@ def energy_score(
       key: for the draws; the same one each time unless given.
       draws: number of draws a row; all pairs of them are used.
       reduce: the mean over rows, or one value a row.
+
+    Example:
+      >>> from mder_jax import StudentT
+      >>> prediction = StudentT(df=jnp.inf, loc=jnp.zeros((1, 2)), scale_tril=1e-6 * jnp.eye(2)[None])
+      >>> print(f"{energy_score(jnp.array([[3.0, 4.0]]), prediction):.3f}")  # of a point: the distance
+      5.000
     """
     y, mixture = prepared(y, prediction)
-    values = in_blocks(_scores.energy_score, y, mixture, _key(key), (_number_of(draws),))
+    values = in_blocks(_scores.energy_score, y, mixture, _key(key), (whole("draws", draws, least=2),))
     return _reduced(values, _count(y) > 0, reduce)
 
 
@@ -110,13 +139,22 @@ def variogram_score(
     draws: int = DRAWS,
     reduce: bool = True,
 ) -> Array:
-    """Σ_jk (|y_j − y_k|^p − E|X_j − X_k|^p)², mean or (N,): sees wrong correlations; an unbiased estimate from draws.
+    """``Σ_jk (|y_j − y_k|^p − E|X_j − X_k|^p)²``, mean or (N,): sees wrong correlations; unbiased, from draws.
 
     j and k run over all observed targets; a row with fewer than two has no score. The other arguments are those of
     `energy_score`.
+
+    Example:
+      >>> from mder_jax import StudentT
+      >>> prediction = StudentT(df=jnp.inf, loc=jnp.zeros((1, 2)), scale_tril=1e-12 * jnp.eye(2)[None])
+      >>> print(f"{variogram_score(jnp.array([[0.0, 4.0]]), prediction):.3f}")  # twice (√4 − 0)²
+      8.000
     """
     y, mixture = prepared(y, prediction)
-    values = in_blocks(_scores.variogram_score, y, mixture, _key(key), (p, _number_of(draws)))
+    p = plain_number("p", p)
+    if not 0 < p < math.inf:
+        raise ValueError(f"p is a power above 0; got {p}")
+    values = in_blocks(_scores.variogram_score, y, mixture, _key(key), (p, whole("draws", draws, least=2)))
     return _reduced(values, _count(y) > 1, reduce)
 
 
@@ -124,11 +162,14 @@ def interval_score(y: ArrayLike, interval: Interval, coverage: float, reduce: bo
     """(u − l) + 2/α [(l − y)₊ + (y − u)₊] with α = 1 − coverage, mean or (N, n), for intervals [l, u] of each target.
 
     Example:
-      >>> print(interval_score([[3.0]], Interval(jnp.array([[0.0]]), jnp.array([[2.0]])), coverage=0.5))
+      >>> lower, upper = jnp.array([[0.0]]), jnp.array([[2.0]])
+      >>> print(interval_score([[3.0]], Interval(lower, upper), coverage=0.5))  # 2 + 2/0.5 · 1
       6.0
     """
+    if not isinstance(interval, tuple | list) or len(interval) != 2:
+        raise TypeError(f"interval must be an Interval(lower, upper); got {type(interval).__name__}")
     y, lower, upper = floats(y=y, lower=interval[0], upper=interval[1])
-    check_within(jnp.asarray(coverage), 0, 1 - 1e-9, "coverage is a probability, 0 or more and below 1")
+    coverage = _share("coverage", coverage, y, below_one=True)
     check_same("lower", lower, y.shape, "y")
     check_same("upper", upper, y.shape, "y")
     outside = jnp.maximum(lower - y, 0.0) + jnp.maximum(y - upper, 0.0)
@@ -136,24 +177,48 @@ def interval_score(y: ArrayLike, interval: Interval, coverage: float, reduce: bo
 
 
 def coverage(y: ArrayLike, prediction: Prediction, level: float = 0.9) -> Coverage:
-    """How often each target lies in its central interval, with √(c(1 − c)/N), and the mean width, each (n,)."""
+    """How often each target lies in its central interval, with √(c(1 − c)/N), and the mean width, each (n,).
+
+    Example:
+      >>> from mder_jax import StudentT
+      >>> prediction = StudentT(df=jnp.inf, loc=jnp.zeros((4, 1)), scale_tril=jnp.ones((4, 1, 1)))
+      >>> found = coverage(jnp.array([[0.0], [9.0], [0.0], [9.0]]), prediction)
+      >>> print(found.coverage, found.standard_error, f"{found.width[0]:.3f}")  # 2 · 1.645
+      [0.5] [0.25] 3.290
+    """
     y, mixture = prepared(y, prediction)
-    check_within(jnp.asarray(level), 0, 1, "level is a probability between 0 and 1")
+    level = _share("level", level, y)
     return _scores.coverage(y, in_blocks(_scores.interval, y, mixture, _key(None), (), level))
 
 
 def joint_coverage(
     y: ArrayLike, prediction: Prediction, level: float = 0.9, key: Array | None = None, draws: int = DRAWS
 ) -> Estimate:
-    """How often all targets lie in the ellipsoid of that level (`joint_pit` ≤ level), and √(c(1 − c)/N)."""
+    """How often all targets lie in the ellipsoid of that level (`joint_pit` ≤ level), a number c, and √(c(1 − c)/N).
+
+    Example:
+      >>> from mder_jax import StudentT
+      >>> prediction = StudentT(df=jnp.inf, loc=jnp.zeros((4, 2)), scale_tril=jnp.broadcast_to(jnp.eye(2), (4, 2, 2)))
+      >>> found = joint_coverage(jnp.array([[0.0, 0.0], [9.0, 0.0], [0.0, 0.0], [0.0, 9.0]]), prediction)
+      >>> print(found.value, found.standard_error)
+      0.5 0.25
+    """
     y, mixture = prepared(y, prediction)
-    check_within(jnp.asarray(level), 0, 1, "level is a probability between 0 and 1")
+    level = _share("level", level, y)
     values = joint_pit(y, mixture, key, draws)
     return _scores.share(_scores.inside(0.0, values, level), _count(y) == mixture.n)
 
 
 def pit(y: ArrayLike, prediction: Prediction) -> Array:
-    """P(Y_j ≤ y_j) of each target on its own, (N, n): uniform on [0, 1] where the prediction is right."""
+    """P(Y_j ≤ y_j) of each target on its own, (N, n): uniform on [0, 1] where the prediction is right.
+
+    Example:
+      >>> from mder_jax import StudentT
+      >>> prediction = StudentT(df=1.0, loc=jnp.zeros((2, 1)), scale_tril=jnp.ones((2, 1, 1)))
+      >>> print(pit(jnp.array([[0.0], [1.0]]), prediction).round(4))  # of a Cauchy: ½ + arctan(y)/π
+      [[0.5 ]
+       [0.75]]
+    """
     y, mixture = prepared(y, prediction)
     return in_blocks(_scores.pit, y, mixture, _key(None))
 
@@ -163,44 +228,81 @@ def joint_pit(y: ArrayLike, prediction: Prediction, key: Array | None = None, dr
 
     Closed form for one t. For a mixture, directions in the space of the targets are drawn and the rest is a closed
     form; a member without a covariance (df ≤ 2) gives NaN, and so does a row that is not complete.
+
+    Example:
+      >>> from mder_jax import StudentT
+      >>> prediction = StudentT(df=jnp.inf, loc=jnp.zeros((1, 2)), scale_tril=jnp.broadcast_to(jnp.eye(2), (1, 2, 2)))
+      >>> print(f"{joint_pit(jnp.array([[1.0, 0.0]]), prediction)[0]:.4f}")  # 1 - exp(-1/2)
+      0.3935
     """
     y, mixture = prepared(y, prediction)
-    return in_blocks(_scores.joint_pit, y, mixture, _key(key), (_number_of(draws),))
+    return in_blocks(_scores.joint_pit, y, mixture, _key(key), (whole("draws", draws, least=2),))
 
 
 def calibration_curve(y: ArrayLike, prediction: Prediction, levels: int = _LEVELS) -> CalibrationCurve:
-    """Observed share of each target inside its central intervals, at evenly spaced levels from 0 to 1."""
+    """Observed share of each target inside its central intervals, (K, n), at K evenly spaced levels from 0 to 1.
+
+    Example:
+      >>> from mder_jax import StudentT
+      >>> prediction = StudentT(df=jnp.inf, loc=jnp.zeros((2, 1)), scale_tril=jnp.ones((2, 1, 1)))
+      >>> curve = calibration_curve(jnp.array([[0.0], [9.0]]), prediction, levels=3)
+      >>> print(curve.level, curve.observed[:, 0])  # 0 is in every interval, 9 in none but the whole line
+      [0.  0.5 1. ] [0.5 0.5 1. ]
+    """
     y, mixture = prepared(y, prediction)
-    return _scores.calibration_curve(pit(y, mixture), ~jnp.isnan(y), levels)
+    return _scores.calibration_curve(pit(y, mixture), ~jnp.isnan(y), whole("levels", levels))
 
 
 def calibration_error(y: ArrayLike, prediction: Prediction, levels: int = _LEVELS, reduce: bool = True) -> Array:
-    """Mean over levels of |observed − nominal coverage| of the central intervals, (n,) or the mean over targets."""
+    """Mean over levels of ``|observed − nominal coverage|`` of the central intervals, (n,) or the mean over targets.
+
+    Example:
+      >>> from mder_jax import StudentT
+      >>> prediction = StudentT(df=jnp.inf, loc=jnp.zeros((2, 1)), scale_tril=jnp.ones((2, 1, 1)))
+      >>> print(f"{calibration_error(jnp.zeros((2, 1)), prediction):.4f}")  # the mean of 1 − level
+      0.5000
+    """
     y, mixture = prepared(y, prediction)
     return _over_targets(_calibration_error(calibration_curve(y, mixture, levels)), y, reduce)
 
 
 def ence(y: ArrayLike, prediction: Prediction, bins: int = _BINS, reduce: bool = True) -> Array:
-    """Expected normalised calibration error: mean over bins of |RMV − RMSE|/RMV, (n,) or the mean over targets.
+    """Expected normalised calibration error: mean over bins of ``|RMV − RMSE|/RMV``, (n,) or the mean over targets.
 
     Rows are sorted by predicted standard deviation into bins of equal size; RMV is the root of the mean predicted
     variance in a bin. It falls with the number of rows in a bin as 1/√(2 rows), not to 0.
+
+    Example:
+      >>> from mder_jax import StudentT
+      >>> prediction = StudentT(df=jnp.inf, loc=jnp.zeros((2, 1)), scale_tril=jnp.ones((2, 1, 1)))
+      >>> print(ence(jnp.array([[2.0], [-2.0]]), prediction, bins=1))  # RMV 1, RMSE 2
+      1.0
     """
     y, mixture = prepared(y, prediction)
-    return _over_targets(_scores.ence(y - mixture.mean(), mixture.std(), ~jnp.isnan(y), bins), y, reduce)
+    values = _scores.ence(y - mixture.mean(), mixture.std(), ~jnp.isnan(y), whole("bins", bins))
+    return _over_targets(values, y, reduce)
 
 
 def sparsification(y: ArrayLike, prediction: Prediction, uncertainty: ArrayLike | None = None) -> Sparsification:
-    """RMSE of the rows left when the most uncertain are removed, at 0, 1, ... 99 % removed, for each target.
+    """RMSE of the rows left / RMSE of all, the most uncertain removed first, (K, n), at K shares: 0, 1, ... 99 %.
 
     Args:
       y: observations, (N, n).
       prediction: of N rows and n targets.
       uncertainty: what ranks the rows, (N, n) or one for all targets, (N,); the predicted standard deviation if not
         given. `Mixture.epistemic` is another.
+
+    Example:
+      >>> from mder_jax import StudentT
+      >>> prediction = StudentT(df=jnp.inf, loc=jnp.zeros((2, 1)), scale_tril=jnp.array([[[1.0]], [[7.0]]]))
+      >>> curve = sparsification(jnp.array([[1.0], [7.0]]), prediction)
+      >>> print(f"{curve.error[0, 0]:.1f} {curve.error[50, 0]:.1f}")  # all, and the surer half: 1/√((1 + 49)/2)
+      1.0 0.2
     """
     y, mixture = prepared(y, prediction)
-    u, y = (mixture.std(), y) if uncertainty is None else floats(uncertainty=uncertainty, y=y)
+    u = mixture.std()
+    if uncertainty is not None:
+        mixture, (u, y) = floats_with(mixture, uncertainty=uncertainty, y=y)
     if u.ndim == 1:
         check_same("uncertainty", u, y.shape[:1], "the rows of y")
         u = jnp.broadcast_to(u[:, None], y.shape)
@@ -209,13 +311,27 @@ def sparsification(y: ArrayLike, prediction: Prediction, uncertainty: ArrayLike 
 
 
 def ause(y: ArrayLike, prediction: Prediction, uncertainty: ArrayLike | None = None, reduce: bool = True) -> Array:
-    """Area between the sparsification curve and the oracle's, (n,) or mean; 0 where uncertainty ranks as errors do."""
+    """Area between the sparsification curve and the oracle's, (n,) or mean; 0 where uncertainty ranks as errors do.
+
+    Example:
+      >>> from mder_jax import StudentT
+      >>> prediction = StudentT(df=jnp.inf, loc=jnp.zeros((2, 1)), scale_tril=jnp.array([[[1.0]], [[7.0]]]))
+      >>> print(ause(jnp.array([[1.0], [7.0]]), prediction), bool(ause(jnp.array([[7.0], [1.0]]), prediction) > 0))
+      0.0 True
+    """
     y, mixture = prepared(y, prediction)
     return _over_targets(_area(sparsification(y, mixture, uncertainty)), y, reduce)
 
 
 def sharpness(prediction: Prediction, reduce: bool = True) -> Array:
-    """√mean Var[y_j], the root of the mean predicted variance, (n,) or the mean over targets; y plays no part."""
+    """√mean Var[y_j], the root of the mean predicted variance, (n,) or the mean over targets; y plays no part.
+
+    Example:
+      >>> from mder_jax import StudentT
+      >>> prediction = StudentT(df=jnp.inf, loc=jnp.zeros((2, 1)), scale_tril=jnp.array([[[1.0]], [[7.0]]]))
+      >>> print(sharpness(prediction))  # √((1 + 49)/2)
+      5.0
+    """
     values = jnp.sqrt(jnp.mean(as_mixture(prediction).std() ** 2, axis=0))
     return jnp.mean(values) if reduce else values
 
@@ -237,34 +353,68 @@ def report(
       names: of the targets, y0, y1, ... if not given.
       key: for the scores that sample; the same one each time unless given.
       draws: a row, for the scores that sample.
+
+    Example:
+      >>> from mder_jax import StudentT
+      >>> prediction = StudentT(df=jnp.inf, loc=jnp.zeros((2, 1)), scale_tril=jnp.ones((2, 1, 1)))
+      >>> found = report(jnp.array([[1.0], [7.0]]), prediction, names=["price"])
+      >>> print(f"{found.rmse[0]:.1f}, {found.nll.value:.2f} ± {found.nll.standard_error:.2f}")
+      5.0, 13.42 ± 12.00
     """
     y, mixture = prepared(y, prediction)
-    check_within(jnp.asarray(level), 0, 1 - 1e-9, "level is a probability, 0 or more and below 1")
-    names = tuple(f"y{j}" for j in range(mixture.n)) if names is None else tuple(names)
-    if len(names) != mixture.n:
-        raise ValueError(f"names must hold one for each of {mixture.n} targets; got {names}")
-    return Report(names, level, **_summary(y, mixture, _key(key), level, _number_of(draws)))
+    level, names = plain_number("level", level), target_names(names, mixture.n)
+    _share("level", level, y, below_one=True)
+    return Report(names, level, **_summary(y, mixture, _key(key), level, whole("draws", draws, least=2)))
 
 
 def nll_scorer(estimator: Any, X: Any, y: Any) -> float:
-    """Minus the `nll` of `estimator.predict_dist(X)`, for GridSearchCV: greater is better."""
-    return -float(nll(_columns(y), estimator.predict_dist(X)))
+    """Minus the `nll` of `estimator.predict_dist(X)`, for GridSearchCV: greater is better.
+
+    Example:
+      >>> from types import SimpleNamespace
+      >>> from mder_jax import StudentT
+      >>> constant = lambda X: StudentT(jnp.inf, jnp.zeros((len(X), 1)), jnp.ones((len(X), 1, 1)))
+      >>> model = SimpleNamespace(predict_dist=constant)  # or an MDERRegressor
+      >>> print(f"{nll_scorer(model, [[0.0]], [0.0]):.4f}")  # -½ ln 2π
+      -0.9189
+    """
+    return -float(nll(*_predicted(estimator, X, y)))
 
 
 def crps_scorer(estimator: Any, X: Any, y: Any) -> float:
-    """Minus the `crps` of `estimator.predict_dist(X)`, for GridSearchCV: greater is better."""
-    return -float(crps(_columns(y), estimator.predict_dist(X)))
+    """Minus the `crps` of `estimator.predict_dist(X)`, for GridSearchCV: greater is better.
+
+    Example:
+      >>> from types import SimpleNamespace
+      >>> from mder_jax import StudentT
+      >>> constant = lambda X: StudentT(jnp.inf, jnp.zeros((len(X), 1)), jnp.ones((len(X), 1, 1)))
+      >>> model = SimpleNamespace(predict_dist=constant)  # or an MDERRegressor
+      >>> print(f"{crps_scorer(model, [[0.0]], [0.0]):.4f}")  # -(√2 − 1)/√π
+      -0.2337
+    """
+    return -float(crps(*_predicted(estimator, X, y)))
 
 
 def energy_scorer(estimator: Any, X: Any, y: Any) -> float:
-    """Minus the `energy_score` of `estimator.predict_dist(X)`, for GridSearchCV: greater is better."""
-    return -float(energy_score(_columns(y), estimator.predict_dist(X)))
+    """Minus the `energy_score` of `estimator.predict_dist(X)`, for GridSearchCV: greater is better.
+
+    Example:
+      >>> from types import SimpleNamespace
+      >>> from mder_jax import StudentT
+      >>> constant = lambda X: StudentT(jnp.inf, jnp.zeros((len(X), 1)), jnp.full((len(X), 1, 1), 1e-6))
+      >>> model = SimpleNamespace(predict_dist=constant)  # or an MDERRegressor
+      >>> print(f"{energy_scorer(model, [[0.0]], [3.0]):.3f}")  # of a point: minus the distance
+      -3.000
+    """
+    return -float(energy_score(*_predicted(estimator, X, y)))
 
 
-def _columns(y: Any) -> np.ndarray:
-    """y of an estimator as (N, n); a single column may be (N,)."""
-    y = np.asarray(y)
-    return y[:, None] if y.ndim == 1 else y
+def _predicted(estimator: Any, X: Any, y: Any) -> tuple[Array, Prediction]:
+    """y of an estimator as (N, n), of which a single column may be (N,), and its prediction."""
+    if not callable(getattr(estimator, "predict_dist", None)):
+        raise TypeError(f"the estimator must have predict_dist, as MDERRegressor has; got {type(estimator).__name__}")
+    (y,) = floats(y=y)
+    return y[:, None] if y.ndim == 1 else y, estimator.predict_dist(X)
 
 
 def _key(key: Array | None) -> Array:
@@ -275,10 +425,15 @@ def _key(key: Array | None) -> Array:
     return key
 
 
-def _number_of(draws: int) -> int:
-    if draws < 2:
-        raise ValueError(f"draws must be at least 2; got {draws}")
-    return draws
+def _share(name: str, value: ArrayLike, like: Array, below_one: bool = False) -> Array:
+    """A probability in the dtype of the other array."""
+    number = one_number(name, value).astype(like.dtype)
+    if below_one:
+        largest = float(np.nextafter(like.dtype.type(1), like.dtype.type(0)))
+        check_within(number, 0, largest, f"{name} is a probability, 0 or more and below 1")
+    else:
+        check_within(number, 0, 1, f"{name} is a probability between 0 and 1")
+    return number
 
 
 def _count(y: Array) -> Array:

@@ -6,7 +6,6 @@ It is a mixture of distributions; the parameters of the members are never averag
 """
 
 import math
-import operator
 from collections.abc import Sequence
 
 import jax
@@ -23,14 +22,18 @@ from mder_jax._arrays import (
     common_batch,
     floats,
     floats_with,
+    one_key,
     pytree,
     same_rank,
     sample_shape,
     set_fields,
+    whole,
 )
 from mder_jax.nig import NIG
 from mder_jax.niw import NIW
 from mder_jax.student_t import Interval, StudentT, root
+
+__all__ = ["Mixture"]
 
 
 @pytree
@@ -54,6 +57,8 @@ class Mixture:
     Example:
       >>> apart = NIW(mu=jnp.array([[-3.0], [3.0]]), L=jnp.ones((2, 1, 1)), kappa=4.0, nu=4.0)
       >>> mixture = Mixture(apart)
+      >>> print(mixture.size, mixture.n, mixture.batch_shape)
+      2 1 ()
       >>> parts = mixture.aleatoric(), mixture.epistemic_within(), mixture.epistemic_between(), mixture.total()
       >>> print(*[f"{part[0, 0]:.1f}" for part in parts])
       2.0 0.5 9.0 11.5
@@ -91,12 +96,24 @@ class Mixture:
         return self.members.batch_shape[1:]
 
     def components(self) -> StudentT:
-        """The members' predictive t distributions, batch shape (M, ...)."""
+        """The members' predictive t distributions, batch shape (M, ...).
+
+        Example:
+          >>> mixture = Mixture(NIW(mu=jnp.array([[-3.0], [3.0]]), L=jnp.ones((2, 1, 1)), kappa=4.0, nu=4.0))
+          >>> print(mixture.components().batch_shape, mixture.components().df)
+          (2,) [4. 4.]
+        """
         return self.members if isinstance(self.members, StudentT) else niw.predictive(self.members)
 
     def member(self, i: int) -> StudentT:
-        """The predictive t of member i, batch shape (...); negative numbers count from the end."""
-        number = operator.index(i)
+        """The predictive t of member i, batch shape (...); negative numbers count from the end.
+
+        Example:
+          >>> mixture = Mixture(NIW(mu=jnp.array([[-3.0], [3.0]]), L=jnp.ones((2, 1, 1)), kappa=4.0, nu=4.0))
+          >>> print(mixture.member(0).loc, mixture.member(-1).loc)
+          [-3.] [3.]
+        """
+        number = whole("i", i, least=-(1 << 31))
         if not -self.size <= number < self.size:
             raise IndexError(f"members are numbered 0 to {self.size - 1}; got {number}")
         return jax.tree.map(lambda leaf: leaf[number], self.components())
@@ -106,8 +123,14 @@ class Mixture:
 
         With `missing` a NaN in y is a target that was not observed, and p the density of the others. A member that is
         so far off that its distance overflows has density 0, and the others tell.
+
+        Example:
+          >>> mixture = Mixture(StudentT(jnp.inf, jnp.array([[-90.0], [90.0]]), jnp.ones((2, 1, 1))))
+          >>> print(f"{mixture.log_prob(jnp.array([90.0])):.4f}")  # half a Gaussian: -½ ln 2π - ln 2
+          -1.6121
         """
         (y,) = floats(y=y)
+        check_event("y", y, (self.n,), f"the members' loc {self.members.batch_shape} + ({self.n},)")
         asked = jnp.zeros(y.shape[:-1], bool) if missing else jnp.any(jnp.isnan(y), axis=-1)
 
         def of_member(t: StudentT) -> Array:
@@ -119,46 +142,102 @@ class Mixture:
         return logsumexp(jax.vmap(of_member)(self.components()), axis=0) - math.log(self.size)
 
     def mean(self) -> Array:
-        """E[y] = μ̄, the mean of the members' means, (..., n); infinite where one of them has df ≤ 1."""
+        """E[y] = μ̄, the mean of the members' means, (..., n); infinite where one of them has df ≤ 1.
+
+        Example:
+          >>> mixture = Mixture(StudentT(jnp.inf, jnp.array([[-3.0], [3.0]]), jnp.full((2, 1, 1), 4.0)))
+          >>> print(mixture.mean())
+          [0.]
+        """
         return jnp.mean(self.components().mean(), axis=0)
 
     def aleatoric(self) -> Array:
-        """Mean over members of E[Σ], or of the covariances of StudentT members, (..., n, n)."""
+        """Mean over members of E[Σ], or of the covariances of StudentT members, (..., n, n).
+
+        A member with ν close to n + 1 has a large E[Σ] = ν/(ν − n − 1) L Lᵀ, and can make up most of the mean.
+
+        Example:
+          >>> mixture = Mixture(StudentT(jnp.inf, jnp.array([[-3.0], [3.0]]), jnp.full((2, 1, 1), 4.0)))
+          >>> print(mixture.aleatoric())
+          [[16.]]
+        """
         if isinstance(self.members, StudentT):
             return jnp.mean(self.members.covariance(), axis=0)
         return jnp.mean(niw.aleatoric(self.members), axis=0)
 
     def epistemic_within(self) -> Array:
-        """Mean over members of var[μ] = E[Σ]/κ, (..., n, n): what each member knows it does not; 0 for StudentT."""
+        """Mean over members of var[μ] = E[Σ]/κ, (..., n, n): what each member knows it does not; 0 for StudentT.
+
+        Example:
+          >>> mixture = Mixture(NIW(mu=jnp.array([[-3.0], [3.0]]), L=jnp.ones((2, 1, 1)), kappa=4.0, nu=4.0))
+          >>> print(mixture.epistemic_within())  # E[Σ]/κ = 2/4
+          [[0.5]]
+        """
         if isinstance(self.members, StudentT):
             return jnp.zeros_like(self.members.scale_tril[0])
         return jnp.mean(niw.epistemic(self.members), axis=0)
 
     def epistemic_between(self) -> Array:
-        """Σ_i (μ_i − μ̄)(μ_i − μ̄)ᵀ/M, (..., n, n): the disagreement of the members; 0 for M = 1."""
+        """Σ_i (μ_i − μ̄)(μ_i − μ̄)ᵀ/M, (..., n, n): the disagreement of the members; 0 for M = 1.
+
+        Example:
+          >>> mixture = Mixture(StudentT(jnp.inf, jnp.array([[-3.0], [3.0]]), jnp.full((2, 1, 1), 4.0)))
+          >>> print(mixture.epistemic_between())  # (3² + 3²)/2
+          [[9.]]
+        """
         means = self.components().mean()
         apart = means - means[:1]  # first from one of them: exactly 0 if all are equal, and no digit lost if nearly
         apart = apart - jnp.mean(apart, axis=0, keepdims=True)
         return jnp.mean(apart[..., :, None] * apart[..., None, :], axis=0)
 
     def epistemic(self) -> Array:
-        """`epistemic_within` + `epistemic_between`, (..., n, n)."""
+        """`epistemic_within` + `epistemic_between`, (..., n, n).
+
+        Example:
+          >>> mixture = Mixture(NIW(mu=jnp.array([[-3.0], [3.0]]), L=jnp.ones((2, 1, 1)), kappa=4.0, nu=4.0))
+          >>> print(mixture.epistemic())  # 0.5 + 9
+          [[9.5]]
+        """
         return self.epistemic_within() + self.epistemic_between()
 
     def total(self) -> Array:
-        """Cov[y] = `aleatoric` + `epistemic`, (..., n, n); infinite or NaN where a member's covariance is."""
+        """Cov[y] = `aleatoric` + `epistemic`, (..., n, n); infinite or NaN where a member's covariance is.
+
+        Example:
+          >>> mixture = Mixture(NIW(mu=jnp.array([[-3.0], [3.0]]), L=jnp.ones((2, 1, 1)), kappa=4.0, nu=4.0))
+          >>> print(mixture.total())  # 2 + 0.5 + 9
+          [[11.5]]
+        """
         return self.aleatoric() + self.epistemic()
 
     def covariance(self) -> Array:
-        """Cov[y], the same as `total`, under the name it has in `StudentT`, (..., n, n)."""
+        """Cov[y], the same as `total`, under the name it has in `StudentT`, (..., n, n).
+
+        Example:
+          >>> mixture = Mixture(StudentT(jnp.inf, jnp.array([[-3.0], [3.0]]), jnp.full((2, 1, 1), 4.0)))
+          >>> print(mixture.covariance())  # 16 + 9
+          [[25.]]
+        """
         return self.total()
 
     def std(self) -> Array:
-        """√Cov[y]_jj, the standard deviation of each target, (..., n)."""
+        """√Cov[y]_jj, the standard deviation of each target, (..., n).
+
+        Example:
+          >>> mixture = Mixture(StudentT(jnp.inf, jnp.array([[-3.0], [3.0]]), jnp.full((2, 1, 1), 4.0)))
+          >>> print(mixture.std())  # √(16 + 9)
+          [5.]
+        """
         return jnp.sqrt(linalg.diagonal(self.total()))
 
     def mahalanobis(self, y: ArrayLike) -> Array:
-        """‖C⁻¹(y − μ̄)‖ with C Cᵀ = Cov[y], (..., n) -> (...): the distance in standard deviations, of all targets."""
+        """‖C⁻¹(y − μ̄)‖ with C Cᵀ = Cov[y], (..., n) -> (...): the distance in standard deviations, of all targets.
+
+        Example:
+          >>> mixture = Mixture(StudentT(jnp.inf, jnp.array([[-3.0], [3.0]]), jnp.full((2, 1, 1), 4.0)))
+          >>> print(mixture.mahalanobis(jnp.array([10.0])))  # 10/5
+          2.0
+        """
         mixture, (y,) = floats_with(self, y=y)
         check_event("y", y, (self.n,), f"the members' loc {self.members.batch_shape} + ({self.n},)")
         batch = common_batch(y=y.shape[:-1], mean=self.batch_shape)
@@ -171,26 +250,45 @@ class Mixture:
         """The r for which `mahalanobis` ≤ r holds all targets at once with probability `coverage`, (...).
 
         Exact for one member. For more it is the quantile of so many draws: ±0.7 % of coverage at 90 % with 2000.
+
+        Example:
+          >>> one = Mixture(StudentT(df=jnp.inf, loc=jnp.zeros((1, 2)), scale_tril=jnp.eye(2)[None]))
+          >>> print(f"{one.region_radius(0.9, jax.random.key(0)):.4f}")  # sqrt(-2 ln 0.1)
+          2.1460
         """
         mixture, (p,) = floats_with(self, coverage=coverage)
+        check_same("coverage", p, (), "one number")
         check_within(p, 0, 1, "coverage is a probability between 0 and 1")
+        key, draws = one_key(key), whole("draws", draws)
         if self.size == 1:
             t = mixture.member(0)
             return t.region_radius(p) * jnp.sqrt(1 - 2 / t.df)
         return jnp.quantile(mixture.mahalanobis(mixture.sample(key, draws)), p, axis=0)
 
     def sample(self, key: Array, shape: int | Sequence[int] = ()) -> Array:
-        """Draws of y, shape + (..., n): all targets of one draw in one row come from one member, each as likely."""
+        """Draws of y, shape + (..., n): all targets of one draw in one row come from one member, each as likely.
+
+        Example:
+          >>> mixture = Mixture(StudentT(jnp.inf, jnp.array([[-3.0], [3.0]]), jnp.full((2, 1, 1), 4.0)))
+          >>> print(mixture.sample(jax.random.key(0), 100).shape)
+          (100, 1)
+        """
         front = len(sample_shape(shape))
         batch = (*sample_shape(shape), *self.batch_shape)
-        member_key, draw_key = jax.random.split(key)
+        member_key, draw_key = jax.random.split(one_key(key))
         member = jax.random.randint(member_key, batch, 0, self.size)
         row = [lax.broadcasted_iota(member.dtype, batch, front + axis) for axis in range(len(self.batch_shape))]
         drawn = jax.tree.map(lambda leaf: leaf[(member, *row)], self.components())
         return drawn.sample(draw_key)
 
     def cdf(self, y: ArrayLike) -> Array:
-        """P(Y_j ≤ y_j) of each target on its own, (..., n) -> (..., n); y may have more batch axes in front."""
+        """P(Y_j ≤ y_j) of each target on its own, (..., n) -> (..., n); y may have more batch axes in front.
+
+        Example:
+          >>> mixture = Mixture(StudentT(jnp.inf, jnp.array([[-90.0], [90.0]]), jnp.ones((2, 1, 1))))
+          >>> print(mixture.cdf(jnp.array([-90.0])), mixture.cdf(jnp.zeros(1)))
+          [0.25] [0.5]
+        """
         return jnp.mean(jax.vmap(lambda t: t.cdf(y))(self.components()), axis=0)
 
     def ppf(self, p: ArrayLike) -> Array:
@@ -198,6 +296,11 @@ class Mixture:
 
         p is a scalar or (..., n). Where the members are so far apart that every y between them has the `cdf` p, it is
         one of these y, and its derivatives are NaN.
+
+        Example:
+          >>> mixture = Mixture(StudentT(jnp.inf, jnp.array([[-90.0], [90.0]]), jnp.ones((2, 1, 1))))
+          >>> print(mixture.ppf(0.25).round())  # the median of the lower one
+          [-90.]
         """
         t, (p,) = floats_with(self.components(), p=p)
         if p.ndim:
@@ -206,15 +309,30 @@ class Mixture:
         return _quantile(t, jnp.where(below, p, 1 - p), jnp.where(below, -1.0, 1.0).astype(p.dtype))
 
     def quantiles(self, levels: ArrayLike) -> Array:
-        """The `ppf` at several levels, (K,) -> (K, ..., n)."""
+        """The `ppf` at several levels, (K,) -> (K, ..., n).
+
+        Example:
+          >>> mixture = Mixture(StudentT(jnp.inf, jnp.array([[-90.0], [90.0]]), jnp.ones((2, 1, 1))))
+          >>> print(mixture.quantiles(jnp.array([0.25, 0.75])).round())
+          [[-90.]
+           [ 90.]]
+        """
         _, (levels,) = floats_with(self.members, levels=levels)
         if levels.ndim != 1:
             raise ValueError(f"levels must have shape (K,); got {levels.shape}")
         return jax.vmap(self.ppf)(levels)
 
     def interval(self, coverage: float) -> Interval:
-        """Central interval of each target on its own: the quantiles at (1 − coverage)/2 and (1 + coverage)/2."""
+        """The `ppf` at (1 − coverage)/2 and (1 + coverage)/2, the central interval of each target, (..., n) twice.
+
+        Example:
+          >>> mixture = Mixture(StudentT(jnp.inf, jnp.array([[-90.0], [90.0]]), jnp.ones((2, 1, 1))))
+          >>> lower, upper = mixture.interval(0.5)
+          >>> print(lower.round(), upper.round())
+          [-90.] [90.]
+        """
         t, (p,) = floats_with(self.components(), coverage=coverage)
+        check_same("coverage", p, (), "one number")
         check_within(p, 0, 1, "coverage is a probability between 0 and 1")
         both = jax.tree.map(lambda leaf: jnp.stack([leaf, leaf], axis=1), t)  # one search finds both ends
         sign = jnp.array([-1, 1], p.dtype).reshape(2, *[1] * (t.loc.ndim - 1))

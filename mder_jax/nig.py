@@ -12,9 +12,11 @@ from jax import Array
 from jax.typing import ArrayLike
 
 from mder_jax import _gamma
-from mder_jax._arrays import check_above, check_same, floats, floats_with, pytree, set_fields
+from mder_jax._arrays import check_above, check_option, check_same, check_type, floats, floats_with, pytree, set_fields
 from mder_jax.niw import NIW
 from mder_jax.student_t import log_t_kernel
+
+__all__ = ["NIG", "aleatoric", "epistemic", "from_niw", "log_evidence", "to_niw", "total_evidence"]
 
 
 @pytree
@@ -48,12 +50,26 @@ class NIG:
 
 
 def to_niw(nig: NIG) -> NIW:
-    """The same distribution as a NIW with n = 1, batch shape (...): ν = 2α, L² = β/α."""
+    """The same distribution as a NIW with n = 1 (App. C), batch shape (...): ν = 2α, L² = β/α.
+
+    Example:
+      >>> niw = to_niw(NIG(mu=0.0, kappa=2.0, alpha=3.0, beta=12.0))
+      >>> print(niw.nu, niw.L)
+      6.0 [[2.]]
+    """
+    check_type("nig", nig, NIG)
     return NIW(nig.mu[..., None], jnp.sqrt(nig.beta / nig.alpha)[..., None, None], nig.kappa, 2 * nig.alpha)
 
 
 def from_niw(niw: NIW) -> NIG:
-    """The same distribution as a NIG, for a NIW with n = 1: α = ν/2, β = ν L²/2."""
+    """The same distribution as a NIG, (...), for a NIW with n = 1 (App. C): α = ν/2, β = ν L²/2.
+
+    Example:
+      >>> nig = from_niw(NIW(mu=jnp.zeros(1), L=jnp.full((1, 1), 2.0), kappa=2.0, nu=6.0))
+      >>> print(nig.alpha, nig.beta)
+      3.0 12.0
+    """
+    check_type("niw", niw, NIW)
     if niw.n != 1:
         raise ValueError(
             f"a NIG describes one target; this NIW has {niw.n} (take mder_jax.marginal(niw, [j]) for target j)"
@@ -62,7 +78,7 @@ def from_niw(niw: NIW) -> NIG:
 
 
 def log_evidence(nig: NIG, y: ArrayLike) -> Array:
-    r"""ln St_{2α}(y | μ₀, β(1+κ)/(κα)) with all constants, elementwise: y has the shape of the NIG.
+    r"""ln St_{2α}(y | μ₀, β(1+κ)/(κα)) with all constants (App. C), elementwise: y has the shape of the NIG.
 
     .. math:: \lnΓ(α + \tfrac12) - \lnΓ(α) - \tfrac12 \ln\left(2πβ \tfrac{1+κ}κ\right)
               - (α + \tfrac12) \ln\left(1 + \tfrac{κ (y-μ_0)²}{2β(1+κ)}\right)
@@ -71,6 +87,7 @@ def log_evidence(nig: NIG, y: ArrayLike) -> Array:
       >>> print(f"{log_evidence(NIG(mu=0.0, kappa=1.0, alpha=2.0, beta=1.0), 0.5):.4f}")
       -1.1324
     """
+    check_type("nig", nig, NIG)
     nig, (y,) = floats_with(nig, y=y)
     check_same("y", y, nig.mu.shape, "the NIG")
     df, spread = 2 * nig.alpha, nig.beta / nig.alpha * (1 + 1 / nig.kappa)
@@ -78,35 +95,47 @@ def log_evidence(nig: NIG, y: ArrayLike) -> Array:
 
 
 def aleatoric(nig: NIG, definition: Literal["amini2020", "meinert2023"] = "amini2020") -> Array:
-    """The noise in y: "amini2020" E[σ²] = β/(α−1), unit y² (eq:uncs; ∞ for α ≤ 1); "meinert2023" the width
-    √(β(1+κ)/(ακ)) of the predictive t, unit y."""
+    """E[σ²] = β/(α−1), the noise in y, eq:uncs, (...): "amini2020", unit y².
+
+    It is ∞ for α ≤ 1. "meinert2023" is the width √(β(1+κ)/(ακ)) of the predictive t, unit y.
+
+    Example:
+      >>> nig = NIG(mu=0.0, kappa=1.0, alpha=4.0, beta=18.0)
+      >>> print(aleatoric(nig), aleatoric(nig, "meinert2023"))  # 18/3, √(18·2/4)
+      6.0 3.0
+    """
+    check_type("nig", nig, NIG)
+    check_option("definition", definition, ("amini2020", "meinert2023"))
     if definition == "meinert2023":
         return jnp.sqrt(nig.beta / nig.alpha * (1 + 1 / nig.kappa))
-    _check_definition(definition, "amini2020", "meinert2023")
     return jnp.where(nig.alpha > 1, nig.beta / (nig.alpha - 1), jnp.inf)
 
 
 def epistemic(nig: NIG, definition: Literal["amini2020", "meinert2023"] = "amini2020") -> Array:
-    """What is not known of the mean: "amini2020" var[μ] = E[σ²]/κ, unit y² (eq:uncs; ∞ for α ≤ 1, NaN for
-    α ≤ ½); "meinert2023" 1/√κ, no unit."""
+    """var[μ] = E[σ²]/κ, what is not known of the mean, eq:uncs, (...): "amini2020", unit y².
+
+    It is ∞ for α ≤ 1 and NaN for α ≤ ½. "meinert2023" is 1/√κ, no unit.
+
+    Example:
+      >>> nig = NIG(mu=0.0, kappa=4.0, alpha=4.0, beta=18.0)
+      >>> print(epistemic(nig), epistemic(nig, "meinert2023"))  # 6/4, 1/√4
+      1.5 0.5
+    """
+    check_type("nig", nig, NIG)
+    check_option("definition", definition, ("amini2020", "meinert2023"))
     if definition == "meinert2023":
         return 1 / jnp.sqrt(nig.kappa)
     return jnp.where(nig.alpha > 0.5, aleatoric(nig, definition) / nig.kappa, jnp.nan)
 
 
 def total_evidence(nig: NIG, definition: Literal["amini2020", "meinert2021"] = "meinert2021") -> Array:
-    """Virtual observations in all: "meinert2021" Φ' = κ + 2α; "amini2020" Φ = 2κ + α.
+    """Virtual observations in all, (...), Sec. 2.1: "meinert2021" Φ' = κ + 2α; "amini2020" Φ = 2κ + α.
 
     Example:
-      >>> print(total_evidence(NIG(mu=0.0, kappa=1.0, alpha=2.0, beta=1.0)))
-      5.0
+      >>> nig = NIG(mu=0.0, kappa=1.0, alpha=2.0, beta=1.0)
+      >>> print(total_evidence(nig), total_evidence(nig, "amini2020"))
+      5.0 4.0
     """
-    if definition == "amini2020":
-        return 2 * nig.kappa + nig.alpha
-    _check_definition(definition, "amini2020", "meinert2021")
-    return nig.kappa + 2 * nig.alpha
-
-
-def _check_definition(definition: str, *known: str) -> None:
-    if definition not in known:
-        raise ValueError(f"definition must be one of {known}; got {definition!r}")
+    check_type("nig", nig, NIG)
+    check_option("definition", definition, ("amini2020", "meinert2021"))
+    return 2 * nig.kappa + nig.alpha if definition == "amini2020" else nig.kappa + 2 * nig.alpha

@@ -19,19 +19,25 @@ from mder_jax._arrays import (
     check_above,
     check_event,
     check_index,
+    check_option,
     check_rank,
     check_same,
     check_tril,
+    check_type,
     common_batch,
     floats,
     floats_with,
     is_concrete,
+    one_key,
     pytree,
     same_rank,
     sample_shape,
     set_fields,
 )
 from mder_jax.student_t import StudentT, entropy_above_gaussian, log_density, moment_or_undefined
+
+__all__ = ["NIW", "Draw", "aleatoric", "couple", "epistemic", "log_evidence", "log_prob", "marginal"]
+__all__ += ["mutual_information", "posterior", "predictive", "sample", "total_evidence"]
 
 Definition = Literal["amini2020", "meinert2021", "meinert2023"]
 
@@ -47,9 +53,9 @@ class NIW:
       nu: virtual observations of the covariance, ν > n − 1, (...) or scalar; moments need ν > n + 1.
 
     Example:
-      >>> niw = NIW(mu=jnp.zeros(2), L=jnp.eye(2), kappa=4.0, nu=8.0)
-      >>> print(predictive(niw).df)
-      7.0
+      >>> niw = NIW(mu=jnp.zeros((3, 2)), L=jnp.broadcast_to(jnp.eye(2), (3, 2, 2)), kappa=4.0, nu=8.0)
+      >>> print(niw.n, niw.batch_shape, niw.nu)
+      2 (3,) [8. 8. 8.]
     """
 
     mu: Array
@@ -83,7 +89,13 @@ class NIW:
 
 
 class Draw(NamedTuple):
-    """One draw from a NIW: `mu` (..., n) and `sigma`, the covariance Σ, (..., n, n)."""
+    """One draw from a NIW: `mu` (..., n) and `sigma`, the covariance Σ, (..., n, n).
+
+    Example:
+      >>> draws = sample(jax.random.key(0), NIW(mu=jnp.zeros(2), L=jnp.eye(2), kappa=4.0, nu=8.0), 100)
+      >>> print(draws.mu.shape, draws.sigma.shape)
+      (100, 2) (100, 2, 2)
+    """
 
     mu: Array
     sigma: Array
@@ -92,12 +104,20 @@ class Draw(NamedTuple):
 def couple(mu: ArrayLike, L: ArrayLike, nu: ArrayLike, r: ArrayLike = 1.0) -> NIW:
     """The NIW with κ = ν / r, eq:kappanucoupling: r virtual observations of Σ for each one of μ.
 
+    Args:
+      mu: location μ₀, (..., n).
+      L: factor of Σ₀, (..., n, n).
+      nu: virtual observations of the covariance, (...) or a scalar.
+      r: the coupling, (...) or a scalar.
+
     Example:
       >>> print(couple(jnp.zeros(2), jnp.eye(2), nu=8.0, r=2.0).kappa)
       4.0
     """
     nu, r, mu = floats(nu=nu, r=r, mu=mu)
     check_above("r", r, 0, "the coupling nu = r kappa")
+    if r.ndim and nu.ndim:
+        check_same("r", r, nu.shape, "nu")
     return NIW(mu, L, nu / r, nu)
 
 
@@ -116,7 +136,13 @@ def predictive(niw: NIW) -> StudentT:
 
     It is the integral eq:modev1 over (μ, Σ), done with eq:trick1 (for μ) and eq:trick2 (for Σ), whose densities
     integrate to one (eq:normnorm, eq:normiw).
+
+    Example:
+      >>> t = predictive(NIW(mu=jnp.zeros(2), L=jnp.eye(2), kappa=1.0, nu=2.0))
+      >>> print(t.df, t.scale_tril[0, 0])  # the root of 1/1 · 2/1 · 2
+      1.0 2.0
     """
+    check_type("niw", niw, NIW)
     return StudentT(degrees_of_freedom(niw), niw.mu, jnp.sqrt(_spread(niw))[..., None, None] * niw.L)
 
 
@@ -145,8 +171,8 @@ def log_evidence(niw: NIW, y: ArrayLike, form: Literal["stable", "slogdet"] = "s
       >>> print(f"{log_evidence(niw, jnp.array([0.5, -1.0])):.4f}")
       -2.6744
     """
-    if form not in ("stable", "slogdet"):
-        raise ValueError(f"form must be 'stable' or 'slogdet'; got {form!r}")
+    check_type("niw", niw, NIW)
+    check_option("form", form, ("stable", "slogdet"))
     niw, (y,) = floats_with(niw, y=y)
     check_event("y", y, (niw.n,), f"mu {niw.mu.shape}")
     if not missing and is_concrete(y) and np.isnan(y).any():
@@ -195,7 +221,13 @@ def log_prob(niw: NIW, mu: ArrayLike, sigma: ArrayLike) -> Array:
     The normal part is eq:gauss (eq:gausstr with a trace). With Σ = C Cᵀ and W = C⁻¹L the inverse-Wishart part is
     −(ν/2)(‖W‖² − ln|WWᵀ| − n) − ½(n+1) ln|Σ| and a constant whose gamma functions are taken by Stirling's remainder,
     so that a large ν does not cancel.
+
+    Example:
+      >>> niw = NIW(mu=jnp.zeros(1), L=jnp.eye(1), kappa=1.0, nu=2.0)
+      >>> print(f"{log_prob(niw, jnp.zeros(1), jnp.eye(1)):.4f}")  # ln N(0 | 0, 1) - 1
+      -1.9189
     """
+    check_type("niw", niw, NIW)
     niw, (mu, sigma) = floats_with(niw, mu=mu, sigma=sigma)
     n = niw.n
     check_event("mu", mu, (n,), f"the NIW's mu {niw.mu.shape}")
@@ -227,10 +259,20 @@ def _wishart_constant(nu: Array, n: int) -> Array:
 
 
 def sample(key: Array, niw: NIW, shape: int | Sequence[int] = ()) -> Draw:
-    """Draws of (μ, Σ) with leading axes `shape`, by Bartlett's decomposition of the Wishart; ν must be finite."""
+    """Draws Σ ~ W⁻¹(Ψ, ν) and μ ~ N(μ₀, Σ/κ), eq:niw, shape + (..., n, n) and shape + (..., n).
+
+    By Bartlett's decomposition of the Wishart; ν must be finite.
+
+    Example:
+      >>> niw = NIW(mu=jnp.zeros(2), L=jnp.eye(2), kappa=4.0, nu=8.0)
+      >>> mu, sigma = sample(jax.random.key(0), niw, 100)
+      >>> print(mu.shape, sigma.shape)
+      (100, 2) (100, 2, 2)
+    """
+    check_type("niw", niw, NIW)
     n, batch = niw.n, (*sample_shape(shape), *niw.batch_shape)
     dtype = niw.mu.dtype
-    chi_key, normal_key, mean_key = jax.random.split(key, 3)
+    chi_key, normal_key, mean_key = jax.random.split(one_key(key), 3)
     df = jnp.broadcast_to(niw.nu[..., None], (*batch, n)) - jnp.arange(n, dtype=dtype).reshape((1,) * len(batch) + (n,))
     chi = jnp.sqrt(2 * jax.random.gamma(chi_key, df / 2, dtype=dtype))
     normal = jax.random.normal(normal_key, (*batch, n, n), dtype)
@@ -242,23 +284,24 @@ def sample(key: Array, niw: NIW, shape: int | Sequence[int] = ()) -> Draw:
 
 
 def aleatoric(niw: NIW, definition: Definition = "meinert2021") -> Array:
-    r"""The noise in y that more data do not remove, by one of three published definitions.
+    r"""E[Σ] = ν/(ν−n−1) L Lᵀ (App. C), the noise in y that more data do not remove; or another published definition.
 
-    ==============  ============================================================  ==========  ==========
-    definition      formula                                                       shape       unit
-    ==============  ============================================================  ==========  ==========
+    ==============  ============================================================  ===========  ====
+    definition      formula                                                       shape        unit
+    ==============  ============================================================  ===========  ====
     "meinert2021"   E[Σ] = ν/(ν−n−1) L Lᵀ, a covariance (Meinert & Lavin 2021)    (..., n, n)  y²
-    "amini2020"     E[σ_j²], its diagonal: variances (Amini et al. 2020)           (..., n)    y²
-    "meinert2023"   √S_jj, the width of the predictive t (Meinert et al. 2023)     (..., n)    y
-    ==============  ============================================================  ==========  ==========
+    "amini2020"     E[σ_j²], its diagonal: variances (Amini et al. 2020)          (..., n)     y²
+    "meinert2023"   √S_jj, the width of the predictive t (Meinert et al. 2023)    (..., n)     y
+    ==============  ============================================================  ===========  ====
 
     The first two are infinite on the diagonal, and undefined off it, for ν ≤ n + 1.
 
     Example:
-      >>> print(aleatoric(couple(jnp.zeros(2), jnp.eye(2), nu=9.0))[0, 0])
-      1.5
+      >>> niw = couple(jnp.zeros(2), jnp.eye(2), nu=9.0)
+      >>> print(aleatoric(niw)[0, 0], aleatoric(niw, "amini2020"))  # 9/(9 − 3)
+      1.5 [1.5 1.5]
     """
-    _check_definition(definition)
+    _check_moment(niw, definition)
     if definition == "meinert2023":
         return predictive(niw).marginal_scale()
     # The variances are positive and so infinite, never undefined, where the mean does not exist.
@@ -267,23 +310,24 @@ def aleatoric(niw: NIW, definition: Definition = "meinert2021") -> Array:
 
 
 def epistemic(niw: NIW, definition: Definition = "meinert2021") -> Array:
-    r"""What is not known about the mean and more data would tell, by one of three published definitions.
+    r"""var[μ] = E[Σ]/κ (App. C), what is not known of the mean and more data tell; or another published definition.
 
-    ==============  ============================================================  ==========  ==========
-    definition      formula                                                       shape       unit
-    ==============  ============================================================  ==========  ==========
-    "meinert2021"   var[μ] = E[Σ]/κ = r E[Σ]/ν, a covariance                       (..., n, n)  y²
-    "amini2020"     var[μ_j], its diagonal: variances                              (..., n)    y²
-    "meinert2023"   1/√κ: relative to the noise, no unit                           (...)       1
-    ==============  ============================================================  ==========  ==========
+    ==============  ============================================================  ===========  ====
+    definition      formula                                                       shape        unit
+    ==============  ============================================================  ===========  ====
+    "meinert2021"   var[μ] = E[Σ]/κ = r E[Σ]/ν, a covariance                      (..., n, n)  y²
+    "amini2020"     var[μ_j], its diagonal: variances                             (..., n)     y²
+    "meinert2023"   1/√κ: relative to the noise, no unit                          (...)        1
+    ==============  ============================================================  ===========  ====
 
     The first two are infinite on the diagonal for n < ν ≤ n + 1, and undefined below, where E[μ] is too.
 
     Example:
-      >>> print(epistemic(couple(jnp.zeros(2), jnp.eye(2), nu=9.0, r=3.0))[0, 0])
-      0.5
+      >>> niw = couple(jnp.zeros(2), jnp.eye(2), nu=9.0, r=3.0)
+      >>> print(epistemic(niw)[0, 0], epistemic(niw, "amini2020"))  # 1.5/3
+      0.5 [0.5 0.5]
     """
-    _check_definition(definition)
+    _check_moment(niw, definition)
     if definition == "meinert2023":
         return 1 / jnp.sqrt(niw.kappa)
     covariance = _moment(niw, niw.kappa, niw.nu - (niw.n + 1))
@@ -296,9 +340,9 @@ def _moment(niw: NIW, divisor: Array, margin: Array) -> Array:
     return moment_or_undefined(factor[..., None, None] * linalg.gram(niw.L), margin)
 
 
-def _check_definition(definition: str) -> None:
-    if definition not in ("amini2020", "meinert2021", "meinert2023"):
-        raise ValueError(f"definition must be 'amini2020', 'meinert2021' or 'meinert2023'; got {definition!r}")
+def _check_moment(niw: NIW, definition: str) -> None:
+    check_type("niw", niw, NIW)
+    check_option("definition", definition, ("amini2020", "meinert2021", "meinert2023"))
 
 
 def posterior(niw: NIW, observations: ArrayLike) -> NIW:
@@ -311,9 +355,11 @@ def posterior(niw: NIW, observations: ArrayLike) -> NIW:
     factor is that of the rows stacked.
 
     Example:
-      >>> print(posterior(couple(jnp.zeros(2), jnp.eye(2), nu=8.0), jnp.ones((3, 2))).nu)
-      11.0
+      >>> after = posterior(couple(jnp.zeros(2), jnp.eye(2), nu=3.0), jnp.ones((3, 2)))
+      >>> print(after.nu, after.kappa, after.mu)  # halfway from μ₀ = 0 to the average 1
+      6.0 6.0 [0.5 0.5]
     """
+    check_type("niw", niw, NIW)
     niw, (y,) = floats_with(niw, observations=observations)
     check_rank("observations", y, 2, "(..., m, n)")
     m = y.shape[-2]
@@ -334,12 +380,27 @@ def posterior(niw: NIW, observations: ArrayLike) -> NIW:
 
 
 def total_evidence(niw: NIW) -> Array:
-    """Φ' = κ + ν, the virtual observations in all, (...)."""
+    """Φ' = κ + ν, the virtual observations in all (Sec. 2.1), (...).
+
+    Example:
+      >>> print(total_evidence(NIW(mu=jnp.zeros(2), L=jnp.eye(2), kappa=4.0, nu=8.0)))
+      12.0
+    """
+    check_type("niw", niw, NIW)
     return niw.kappa + niw.nu
 
 
 def marginal(niw: NIW, targets: Sequence[int]) -> NIW:
-    """The NIW of some targets, in the given order: their part of μ₀ and Ψ, same κ, ν less the number left out."""
+    """The NIW of k targets, in the given order: their part of μ₀ (..., k) and of Ψ, same κ, ν less the number left out.
+
+    The degrees of freedom of the predictive t stay.
+
+    Example:
+      >>> niw = couple(jnp.zeros(3), jnp.eye(3), nu=8.0)
+      >>> print(marginal(niw, [0, 2]).nu, predictive(niw).df, predictive(marginal(niw, [0, 2])).df)
+      7.0 6.0 6.0
+    """
+    check_type("niw", niw, NIW)
     index = jnp.array(check_index(targets, niw.n))
     lost = niw.n - len(index)
     nu = niw.nu - lost
@@ -354,7 +415,15 @@ def mutual_information(niw: NIW) -> Array:
               E \ln|Σ| = \ln|Ψ| - n \ln 2 - \sum_{i=1}^n ψ\left(\tfrac{ν+1-i}2\right)
 
     It does not depend on μ₀ or L, and falls to 0 as κ and ν grow.
+
+    Example:
+      >>> for nu in (3.0, 30.0, 3e6):
+      ...     print(f"{mutual_information(couple(jnp.zeros(2), jnp.eye(2), nu)):.4f}")
+      1.0173
+      0.0844
+      0.0000
     """
+    check_type("niw", niw, NIW)
     n, nu, df = niw.n, niw.nu, degrees_of_freedom(niw)
     log_spread = jnp.log1p(1 / niw.kappa) + jnp.log1p((n - 1) / df)
     total = entropy_above_gaussian(df, n) + 0.5 * n * log_spread

@@ -11,7 +11,7 @@ from typing import Any
 import jax
 import numpy as np
 
-from mder_jax._files import write_whole
+from mder_jax._files import as_path, write_whole
 
 __all__ = ["ModelFileError", "load", "save"]
 
@@ -51,8 +51,15 @@ def save(path: str | pathlib.Path, document: dict[str, Any], arrays: dict[str, n
     """
     from safetensors.numpy import save as as_safetensors
 
-    arrays = {name: np.ascontiguousarray(array) for name, array in arrays.items()}
-    text = json.dumps(document, allow_nan=False)
+    if not isinstance(arrays, dict) or not all(isinstance(name, str) for name in arrays):
+        raise TypeError(f"arrays must be a dict of arrays by name; got {arrays!r:.60}")
+    arrays = {name: _whole_array(name, array) for name, array in arrays.items()}
+    try:
+        text = json.dumps(document, allow_nan=False)
+    except (TypeError, ValueError, RecursionError) as error:
+        raise TypeError(f"the document must be a dict of what JSON can hold: {error}") from None
+    if not isinstance(document, dict):
+        raise TypeError(f"the document must be a dict of what JSON can hold; got {document!r:.60}")
     head = {"format": FORMAT, "sha256": _digest(text, arrays), "document": text}
     write_whole(path, as_safetensors(arrays, {DOCUMENT: json.dumps(head)}))
 
@@ -71,7 +78,7 @@ def load(path: str | pathlib.Path) -> tuple[dict[str, Any], dict[str, np.ndarray
     from safetensors import SafetensorError
     from safetensors.numpy import load as from_safetensors
 
-    path = pathlib.Path(path)
+    path = as_path(path)
     head = _read_head(path)
     try:
         arrays = from_safetensors(path.read_bytes())
@@ -79,16 +86,23 @@ def load(path: str | pathlib.Path) -> tuple[dict[str, Any], dict[str, np.ndarray
         raise ModelFileError(f"{path} is damaged or cut short: {error}") from None
     if _digest(head["document"], arrays) != head["sha256"]:
         raise ModelFileError(f"{path} has been changed since it was written: its checksum is wrong")
-    return json.loads(head["document"]), arrays
+    return _document(path, head), arrays
 
 
 def read_document(path: str | pathlib.Path) -> dict[str, Any]:
     """The document alone, without reading the arrays (and so without the checksum)."""
-    path = pathlib.Path(path)
+    path = as_path(path)
+    return _document(path, _read_head(path))
+
+
+def _document(path: pathlib.Path, head: dict[str, Any]) -> dict[str, Any]:
     try:
-        return dict(json.loads(_read_head(path)["document"]))
+        document = json.loads(head["document"])
     except (ValueError, RecursionError) as error:
-        raise error if isinstance(error, ModelFileError) else ModelFileError(f"{path} is damaged: {error}") from None
+        raise ModelFileError(f"{path} is damaged: {error}") from None
+    if not isinstance(document, dict):
+        raise ModelFileError(f"{path} is not a model file of mder_jax: its document is a {type(document).__name__}")
+    return document
 
 
 def _read_head(path: pathlib.Path) -> dict[str, Any]:
@@ -114,6 +128,16 @@ def _read_head(path: pathlib.Path) -> dict[str, Any]:
     if size > MODEL_BYTES:
         raise ModelFileError(f"{path} has {size} bytes; model files of more than {MODEL_BYTES} are not read")
     return head
+
+
+def _whole_array(name: str, value: Any) -> np.ndarray:
+    try:
+        array = np.asarray(value, order="C")
+    except ValueError:  # rows that differ in length
+        array = np.asarray(None)
+    if array.dtype.kind not in "fiub":
+        raise TypeError(f"array {name} must hold numbers or booleans; got {value!r:.60}")
+    return array
 
 
 def _digest(text: str, arrays: dict[str, np.ndarray]) -> str:

@@ -14,13 +14,15 @@ import numpy as np
 from jax.typing import ArrayLike
 
 from mder_jax import _drawing, metrics
-from mder_jax._arrays import check_index
+from mder_jax._arrays import check_index, chosen_rows, floats
 from mder_jax._drawing import BLACK, BLUE, CHANCE, GREY, ORANGE, PALE, POINTS
 from mder_jax._scores import Prediction, as_mixture, prepared
 from mder_jax.niw import NIW
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
+
+__all__ = ["bands", "calibration", "ellipses", "nu_gate", "pit", "predicted_observed", "sparsification"]
 
 
 def ellipses(
@@ -57,7 +59,7 @@ def ellipses(
     mean, aleatoric, epistemic = _drawing.moments(mixture)
     seen = np.full_like(mean, np.nan) if y is None else np.asarray(prepared(y, prediction)[0])
     complete = np.isfinite(seen[:, pair]).all(axis=1)
-    chosen = _drawing.spread_rows(mean[:, pair[0]], complete) if rows is None else _drawing.rows_of(rows, len(mean))
+    chosen = _drawing.spread_rows(mean[:, pair[0]], complete) if rows is None else chosen_rows("rows", rows, len(mean))
     centre, covariances = mean[chosen][:, pair], {"total": (aleatoric + epistemic)[chosen]}
     if np.any(epistemic[chosen] != 0):
         covariances["aleatoric"] = aleatoric[chosen]
@@ -108,7 +110,8 @@ def bands(
     order, x = _drawing.ordered(x, mixture.batch_shape[0])
     means, _, epistemic = _drawing.moments(mixture)
     mean, spread = means[order, j], np.sqrt(epistemic[order, j, j])
-    levels = sorted((_drawing.probability(level) for level in np.atleast_1d(coverage)), reverse=True)
+    (several,) = floats(coverage=coverage)
+    levels = sorted((_drawing.probability(level) for level in np.atleast_1d(several)), reverse=True)
     ax = _drawing.axes(ax)
     for level, depth in zip(levels, np.linspace(0.2, 0.4, len(levels)), strict=True):
         lower, upper = (np.asarray(end)[order, j] for end in _drawing.interval(as_mixture(prediction), level))
@@ -152,8 +155,8 @@ def nu_gate(x: ArrayLike, niw: NIW, ax: "Axes | None" = None) -> "Axes":
     order, x = _drawing.ordered(x, nu.shape[1])
     ax = _drawing.axes(ax)
     if len(nu) > 1:
-        lines = ax.plot(x, nu[:, order].T, color=BLUE, linewidth=0.6, alpha=max(0.15, len(nu) ** -0.5))
-        lines[0].set_label(f"{len(nu)} members")
+        ax.plot(x, nu[:, order].T, color=BLUE, linewidth=0.6, alpha=max(0.15, len(nu) ** -0.5))
+        ax.plot([], color=BLUE, linewidth=1, label=f"{len(nu)} members")  # one that can be seen, for the legend
     ax.plot(x, np.median(nu, axis=0)[order], color=ORANGE, linewidth=2.5, label="median" if len(nu) > 1 else "ν")
     ax.set(xlabel="x", ylabel="ν (virtual observations)")
     return _drawing.with_legend(ax)

@@ -13,8 +13,10 @@ from jax import Array, lax
 from jax.scipy.special import erfc
 from jax.typing import ArrayLike
 
-from mder_jax._arrays import check_above, common_batch, floats
+from mder_jax._arrays import check_above, common_batch, floats, whole
 from mder_jax._gamma import centred_log_gamma_ratio, half_step, is_double, log1p_ratio
+
+__all__ = ["joint_pit", "joint_radius", "log_gamma_ratio", "t_cdf", "t_ppf"]
 
 # (sinh w / w)^(-1/2) = Σ p_k w^(2k)
 _SINH = (
@@ -159,25 +161,26 @@ def _aligned(df: Array, **values: Array) -> list[Array]:
 
 
 def log_gamma_ratio(x: ArrayLike, n: int) -> Array:
-    r"""lnΓ(x + n/2) − lnΓ(x) for x > 0 and a whole number n ≥ 0, without the cancellation of two `gammaln`.
+    r"""lnΓ(x + n/2) − lnΓ(x) for x > 0 and a whole n ≥ 0, (...) -> (...), without the cancellation of two `gammaln`.
 
     Example:
-      >>> print(f"{log_gamma_ratio(1e6, 2):.4f}")  # ln(x)
+      >>> print(f"{log_gamma_ratio(1e6, 2):.4f}")  # Γ(x + 1)/Γ(x) = x
       13.8155
     """
     (x,) = floats(x=x)
     check_above("x", x, 0, "the gamma function is taken there")
-    if n < 0:
-        raise ValueError(f"n must be a whole number of half steps, 0 or more; got {n}")
+    n = whole("n", n, least=0)
     return centred_log_gamma_ratio(2 * x, n) + 0.5 * n * jnp.log(x)
 
 
 def t_cdf(t: ArrayLike, df: ArrayLike) -> Array:
-    """P(T ≤ t) for a Student-t with df degrees of freedom (df = ∞ is the normal), differentiable in t and df.
+    """P(T ≤ t) for a Student-t with df degrees of freedom, differentiable in t and df, (...) -> (...).
+
+    t and df have one shape, or one is a scalar; df = ∞ is the normal.
 
     Example:
-      >>> print(t_cdf(0.0, 3.0))
-      0.5
+      >>> print(t_cdf(jnp.array([0.0, 1.0]), 1.0).round(4))  # df = 1: ½ + arctan(t)/π
+      [0.5  0.75]
     """
     t, df = floats(t=t, df=df)
     df, t = _aligned(df, t=t)
@@ -187,7 +190,9 @@ def t_cdf(t: ArrayLike, df: ArrayLike) -> Array:
 
 
 def t_ppf(p: ArrayLike, df: ArrayLike) -> Array:
-    """The t with P(T ≤ t) = p, inverse of `t_cdf`, differentiable in p and df; ±∞ at 0 and 1, NaN outside.
+    """The t with P(T ≤ t) = p, inverse of `t_cdf`, differentiable in p and df, (...) -> (...).
+
+    p and df have one shape, or one is a scalar; ±∞ at p = 0 and 1, NaN outside.
 
     Example:
       >>> print(f"{t_ppf(0.975, jnp.inf):.2f}")
@@ -201,7 +206,7 @@ def t_ppf(p: ArrayLike, df: ArrayLike) -> Array:
 
 
 def joint_pit(radius: ArrayLike, df: ArrayLike, n: int) -> Array:
-    """P(R ≤ radius) for R = ‖L⁻¹(y − loc)‖ of an n-variate t: uniform on [0, 1] if y follows the t.
+    """P(R ≤ radius) for R = ‖L⁻¹(y − loc)‖ of an n-variate t, (...) -> (...): uniform on [0, 1] if y follows the t.
 
     R²/n follows Fisher's F with (n, df) degrees of freedom.
 
@@ -211,11 +216,13 @@ def joint_pit(radius: ArrayLike, df: ArrayLike, n: int) -> Array:
     """
     radius, df = floats(radius=radius, df=df)
     df, radius = _aligned(df, radius=radius)
-    return 1 - joint_tail(radius, df, _dimension(n))
+    return 1 - joint_tail(radius, df, whole("n", n))
 
 
 def joint_radius(coverage: ArrayLike, df: ArrayLike, n: int) -> Array:
-    """The radius of the ellipsoid ‖L⁻¹(y − loc)‖ ≤ radius that holds y with the given probability.
+    """The radius with P(R ≤ radius) = coverage, R = ‖L⁻¹(y − loc)‖ of an n-variate t, (...) -> (...).
+
+    The ellipsoid ‖L⁻¹(y − loc)‖ ≤ radius holds y with that probability; inverse of `joint_pit`.
 
     Example:
       >>> print(f"{joint_radius(0.9, jnp.inf, 2):.4f}")  # sqrt(-2 ln 0.1)
@@ -223,10 +230,4 @@ def joint_radius(coverage: ArrayLike, df: ArrayLike, n: int) -> Array:
     """
     coverage, df = floats(coverage=coverage, df=df)
     df, coverage = _aligned(df, coverage=coverage)
-    return radius_of_tail(1 - coverage, df, _dimension(n))
-
-
-def _dimension(n: int) -> int:
-    if n < 1:
-        raise ValueError(f"n counts targets and must be at least 1; got {n}")
-    return n
+    return radius_of_tail(1 - coverage, df, whole("n", n))

@@ -22,15 +22,24 @@ from mder_jax._arrays import (
     common_batch,
     floats,
     floats_with,
+    one_key,
     pytree,
     same_rank,
     sample_shape,
     set_fields,
 )
 
+__all__ = ["Interval", "StudentT"]
+
 
 class Interval(NamedTuple):
-    """Central interval of each target: `lower` and `upper`, both (..., n)."""
+    """Central interval of each target: `lower` and `upper`, both (..., n).
+
+    Example:
+      >>> lower, upper = StudentT(df=1.0, loc=jnp.zeros(1), scale_tril=jnp.eye(1)).interval(0.5)
+      >>> print(lower.round(4), upper.round(4))  # the quartiles of a Cauchy
+      [-1.] [1.]
+    """
 
     lower: Array
     upper: Array
@@ -139,9 +148,9 @@ class StudentT:
       scale_tril: lower-triangular factor of the scale matrix (not of the covariance), (..., n, n), positive diagonal.
 
     Example:
-      >>> t = StudentT(df=5.0, loc=jnp.zeros(2), scale_tril=jnp.eye(2))
-      >>> print(f"{t.log_prob(jnp.zeros(2)):.4f} {t.covariance()[0, 0]:.4f}")
-      -1.8379 1.6667
+      >>> t = StudentT(df=5.0, loc=jnp.zeros((3, 2)), scale_tril=jnp.broadcast_to(jnp.eye(2), (3, 2, 2)))
+      >>> print(t.n, t.batch_shape, t.log_prob(jnp.ones((3, 2))).shape, t.covariance().shape)
+      2 (3,) (3,) (3, 2, 2)
     """
 
     df: Array
@@ -169,7 +178,18 @@ class StudentT:
         return self.loc.shape[:-1]
 
     def log_prob(self, y: ArrayLike, missing: bool = False) -> Array:
-        """ln t_m(y), (..., n) -> (...). With `missing` a NaN in y is a target not observed: see `log_density`."""
+        """ln t_m(y), (..., n) -> (...); y may have more batch axes in front.
+
+        With `missing` a NaN in y is a target not observed: the density is that of the others, whose marginal t has the
+        same df; a row of NaN gives 0.
+
+        Example:
+          >>> t = StudentT(df=1.0, loc=jnp.zeros(2), scale_tril=jnp.eye(2))
+          >>> print(f"{t.log_prob(jnp.zeros(2)):.4f}")  # -ln 2π
+          -1.8379
+          >>> print(f"{t.log_prob(jnp.array([0.0, jnp.nan]), missing=True):.4f}")  # -ln π
+          -1.1447
+        """
         t, (y,) = floats_with(self, y=y)
         check_event("y", y, (self.n,), f"loc {self.loc.shape}")
         batch = common_batch(y=y.shape[:-1], loc=self.batch_shape)
@@ -178,28 +198,56 @@ class StudentT:
         return log_density(L, d, df, jnp.ones_like(df), ~jnp.isnan(d) if missing else None)
 
     def mean(self) -> Array:
-        """E[y] = loc, (..., n); infinite for df ≤ 1, as in scipy."""
+        """E[y] = loc, (..., n); infinite for df ≤ 1, as in scipy.
+
+        Example:
+          >>> print(StudentT(df=4.0, loc=jnp.array([1.0, 2.0]), scale_tril=jnp.eye(2)).mean())
+          [1. 2.]
+        """
         return jnp.where(self.df[..., None] > 1, self.loc, jnp.inf)
 
     def covariance(self) -> Array:
-        """Cov[y] = m/(m−2) S, (..., n, n); its diagonal is infinite for 1 < df ≤ 2 and NaN for df ≤ 1, as in scipy."""
+        """Cov[y] = m/(m−2) S, (..., n, n); its diagonal is infinite for 1 < df ≤ 2 and NaN for df ≤ 1, as in scipy.
+
+        Example:
+          >>> print(StudentT(df=4.0, loc=jnp.zeros(2), scale_tril=jnp.eye(2)).covariance())  # 4/(4 − 2)
+          [[2. 0.]
+           [0. 2.]]
+        """
         factor = 1 / (1 - 2 / self.df)
         return moment_or_undefined(factor[..., None, None] * linalg.gram(self.scale_tril), self.df - 2)
 
     def entropy(self) -> Array:
-        """−E[ln t_m(y)] in nats, (...): that of the Gaussian with covariance S, and `entropy_above_gaussian`."""
+        """−E[ln t_m(y)] in nats, (...): for df = ∞ the Gaussian's (n/2) ln 2πe + ½ ln|S|, and more for every other.
+
+        Example:
+          >>> print(f"{StudentT(df=1.0, loc=jnp.zeros(1), scale_tril=jnp.eye(1)).entropy():.4f}")  # ln 4π
+          2.5310
+        """
         gaussian = 0.5 * self.n * math.log(2 * math.pi * math.e) + linalg.half_logdet(self.scale_tril)
         return gaussian + entropy_above_gaussian(self.df, self.n)
 
     def sample(self, key: Array, shape: int | Sequence[int] = ()) -> Array:
-        """Draws of y, shape + (..., n): loc + L z, z a standard t, two coordinates at a time (`_standard_t`)."""
+        """Draws of y, shape + (..., n): loc + L z with z a standard t.
+
+        Example:
+          >>> t = StudentT(df=4.0, loc=jnp.zeros((3, 2)), scale_tril=jnp.broadcast_to(jnp.eye(2), (3, 2, 2)))
+          >>> print(t.sample(jax.random.key(0), 100).shape)
+          (100, 3, 2)
+        """
         batch = (*sample_shape(shape), *self.batch_shape)
-        z = _standard_t(key, jnp.broadcast_to(self.df, batch).astype(self.loc.dtype), self.n)
+        z = _standard_t(one_key(key), jnp.broadcast_to(self.df, batch).astype(self.loc.dtype), self.n)
         step = jnp.sum(same_rank(self.scale_tril, batch, 2) * z[..., None, :], axis=-1)
         return same_rank(self.loc, batch, 1) + step
 
     def marginal(self, targets: Sequence[int]) -> "StudentT":
-        """The t of some targets, in the given order: same df, their part of loc and S."""
+        """The t of k targets, in the given order: same df, their part of loc, (..., k), and of S, (..., k, k).
+
+        Example:
+          >>> t = StudentT(df=5.0, loc=jnp.array([1.0, 2.0]), scale_tril=jnp.array([[1.0, 0.0], [3.0, 4.0]]))
+          >>> print(t.marginal([1]).loc, t.marginal([1]).scale_tril.round(4))  # √(3² + 4²)
+          [2.] [[5.]]
+        """
         index = jnp.array(check_index(targets, self.n))
         tril = linalg.triangularise(self.scale_tril[..., index, :])
         return StudentT(self.df, self.loc[..., index], tril)
@@ -210,6 +258,12 @@ class StudentT:
         With b the given and a the other targets: m + n_b degrees of freedom, location
         :math:`μ_a + S_{ab} S_{bb}^{-1} (y_b - μ_b)`, and as scale matrix
         :math:`\frac{m+δ_b}{m+n_b} (S_{aa} - S_{ab} S_{bb}^{-1} S_{ba})`.
+
+        Example:
+          >>> t = StudentT(df=5.0, loc=jnp.zeros(2), scale_tril=jnp.array([[1.0, 0.0], [3.0, 4.0]]))
+          >>> given = t.conditional([0], jnp.array([1.0]))
+          >>> print(given.df, given.loc.round(4), given.scale_tril.round(4))
+          6.0 [3.] [[4.]]
         """
         given = check_index(targets, self.n)
         others = tuple(i for i in range(self.n) if i not in given)
@@ -225,7 +279,12 @@ class StudentT:
         return StudentT(t.df + b, loc, jnp.sqrt(widening)[..., None, None] * L[..., b:, b:])
 
     def mahalanobis(self, y: ArrayLike) -> Array:
-        """‖L⁻¹(y − loc)‖, (..., n) -> (...): the distance in units of the scale; `region_radius` bounds it."""
+        """‖L⁻¹(y − loc)‖, (..., n) -> (...): the distance in units of the scale; `region_radius` bounds it.
+
+        Example:
+          >>> print(StudentT(df=5.0, loc=jnp.zeros(2), scale_tril=2 * jnp.eye(2)).mahalanobis(jnp.array([6.0, 8.0])))
+          5.0
+        """
         q = self._squared_distance(y)
         return root(q)
 
@@ -238,11 +297,22 @@ class StudentT:
         return jnp.sum(white * white, axis=-1)
 
     def marginal_scale(self) -> Array:
-        """√S_jj, the scale (not the standard deviation) of each target's t, (..., n)."""
+        """√S_jj, the scale (not the standard deviation) of each target's t, (..., n).
+
+        Example:
+          >>> print(StudentT(df=5.0, loc=jnp.zeros(2), scale_tril=jnp.array([[1.0, 0.0], [3.0, 4.0]])).marginal_scale())
+          [1. 5.]
+        """
         return jnp.sqrt(jnp.sum(self.scale_tril**2, axis=-1))
 
     def cdf(self, y: ArrayLike) -> Array:
-        """P(Y_j ≤ y_j) of each target on its own, (..., n) -> (..., n)."""
+        """P(Y_j ≤ y_j) of each target on its own, (..., n) -> (..., n); y may have more batch axes in front.
+
+        Example:
+          >>> t = StudentT(df=1.0, loc=jnp.zeros(2), scale_tril=jnp.eye(2))
+          >>> print(t.cdf(jnp.array([0.0, 1.0])).round(4))  # the upper quartile of a Cauchy is 1
+          [0.5  0.75]
+        """
         t, (y,) = floats_with(self, y=y)
         check_event("y", y, (self.n,), f"loc {self.loc.shape}")
         batch = common_batch(y=y.shape[:-1], loc=self.batch_shape)
@@ -251,7 +321,12 @@ class StudentT:
         return special.t_cdf(standard, jnp.broadcast_to(t.df[..., None], standard.shape))
 
     def ppf(self, p: ArrayLike) -> Array:
-        """The p-quantile of each target on its own, (..., n); p is a scalar or (..., n)."""
+        """The y_j with P(Y_j ≤ y_j) = p of each target on its own, inverse of `cdf`, (..., n); p a scalar or (..., n).
+
+        Example:
+          >>> print(StudentT(df=1.0, loc=jnp.array([0.0, 5.0]), scale_tril=jnp.eye(2)).ppf(0.75).round(4))
+          [1. 6.]
+        """
         t, (p,) = floats_with(self, p=p)
         if p.ndim:
             check_same("p", p, self.loc.shape, "loc")
@@ -259,19 +334,40 @@ class StudentT:
         return t.loc + t.marginal_scale() * special.t_ppf(jnp.broadcast_to(p, t.loc.shape), df)
 
     def interval(self, coverage: float) -> Interval:
-        """Central interval of each target on its own that holds it with probability `coverage`."""
-        p, df = floats(coverage=coverage, df=self.df)
+        """loc_j ± √S_jj t_ppf((1 + coverage)/2, df), the central interval of each target on its own, (..., n) twice.
+
+        Example:
+          >>> lower, upper = StudentT(df=jnp.inf, loc=jnp.zeros(2), scale_tril=jnp.eye(2)).interval(0.95)
+          >>> print(f"{lower[0]:.2f} {upper[0]:.2f}")
+          -1.96 1.96
+        """
+        t, (p,) = floats_with(self, coverage=coverage)
+        check_same("coverage", p, (), "one number")
         check_within(p, 0, 1, "coverage is a probability between 0 and 1")
-        half = self.marginal_scale() * special.joint_radius(p, df, 1)[..., None]
-        return Interval(self.loc - half, self.loc + half)
+        half = t.marginal_scale() * special.joint_radius(p, t.df, 1)[..., None]
+        return Interval(t.loc - half, t.loc + half)
 
     def region_radius(self, coverage: ArrayLike) -> Array:
-        """The r for which ‖L⁻¹(y − loc)‖ ≤ r holds all targets at once with probability `coverage`, (...)."""
+        """The r for which ‖L⁻¹(y − loc)‖ ≤ r holds all targets at once with probability `coverage`, (...).
+
+        Example:
+          >>> t = StudentT(df=jnp.inf, loc=jnp.zeros(2), scale_tril=jnp.eye(2))
+          >>> print(f"{t.region_radius(0.9):.4f}")  # sqrt(-2 ln 0.1)
+          2.1460
+        """
         p, df = floats(coverage=coverage, df=self.df)
         check_within(p, 0, 1, "coverage is a probability between 0 and 1")
         return special.joint_radius(p, df, self.n)
 
     def joint_pit(self, y: ArrayLike) -> Array:
-        """P(‖L⁻¹(Y − loc)‖ ≤ ‖L⁻¹(y − loc)‖), (...): uniform on [0, 1] where the t is right for all targets at once."""
+        """P(‖L⁻¹(Y − loc)‖ ≤ ‖L⁻¹(y − loc)‖), (..., n) -> (...).
+
+        It is uniform on [0, 1] where the t is right for all targets at once.
+
+        Example:
+          >>> t = StudentT(df=jnp.inf, loc=jnp.zeros(2), scale_tril=jnp.eye(2))
+          >>> print(f"{t.joint_pit(jnp.array([1.0, 0.0])):.4f}")  # 1 - exp(-1/2)
+          0.3935
+        """
         radius = self.mahalanobis(y)
         return special.joint_pit(radius, jnp.broadcast_to(self.df, radius.shape).astype(radius.dtype), self.n)

@@ -17,6 +17,8 @@ from mder_jax._problem import Data, Loss, Problem, Settings, as_data, check, on_
 from mder_jax._shuffle import rounds_for, shuffle_of_pass, shuffled
 from mder_jax.networks import Network
 
+__all__ = ["Fit", "Losses", "fit"]
+
 # Validation data go through in blocks of a minibatch, but of at least so many rows.
 VALIDATION_ROWS = 1024
 
@@ -42,7 +44,16 @@ class State(NamedTuple):
 
 
 class Losses(NamedTuple):
-    """Mean loss over the rows of each epoch, (epochs,); NaN where an epoch was not run."""
+    """Mean loss over the rows of each epoch, (epochs,), of an ensemble (M, epochs); NaN where an epoch was not run.
+
+    Example:
+      >>> line = Network(lambda key, x: jnp.zeros(1), lambda w, x: x @ w)
+      >>> x = jnp.linspace(-1.0, 1.0, 50)[:, None]
+      >>> squared = lambda output, y: (output - y) ** 2
+      >>> result = fit(jax.random.key(0), line, squared, x, 2 * x[:, 0], optimizer=optax.sgd(0.5), epochs=20)
+      >>> print(bool(result.history.train[0] > result.history.train[-1]), result.history.validation)
+      True None
+    """
 
     train: Array
     validation: Array | None
@@ -58,6 +69,14 @@ class Fit(NamedTuple):
         before that epoch. A non-finite gradient shows in the parameters, unless the optimiser clips or skips it.
       stopped_at: the epoch after which early stopping ended the run, -1 if it did not.
       best_epoch: the epoch of the best validation loss, -1 without validation.
+
+    Example:
+      >>> line = Network(lambda key, x: jnp.zeros(1), lambda w, x: x @ w)
+      >>> x = jnp.linspace(-1.0, 1.0, 50)[:, None]
+      >>> squared = lambda output, y: (output - y) ** 2
+      >>> result = fit(jax.random.key(0), line, squared, x, 2 * x[:, 0], optimizer=optax.sgd(0.5), epochs=20)
+      >>> print(result.params.round(2), result.diverged_at, result.best_epoch)
+      [2.] -1 -1
     """
 
     params: Any
@@ -94,7 +113,7 @@ def fit(
       optimizer: any of optax; ``optax.chain(optax.clip_by_global_norm(1.0), optax.adam(1e-3))`` clips gradients.
       epochs: passes over the data.
       batch_size: rows of a minibatch, the last of an epoch may be smaller; None for all.
-      steps_per_epoch: None for one pass over the data; see `Settings`.
+      steps_per_epoch: minibatches that count as one epoch; None for one pass over the data.
       weights: of the rows, (N,), 0 or more; a batch's loss is Σ w l / Σ w.
       validation: (X, Y) held out; the run then returns the parameters of the best validation loss.
       patience: epochs without a better validation loss after which to stop.

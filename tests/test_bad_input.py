@@ -22,7 +22,7 @@ def niw(batch=()):
         (lambda: mder.NIW(np.zeros(2), EYE, True, 8.0), r"kappa must hold real numbers; got dtype bool"),
         (lambda: mder.marginal(niw(), [True, False]), r"list of their numbers.*got \[True, False\]"),
         (lambda: mder.marginal(niw(), 0), r"list of their numbers, such as \[0\]; got 0"),
-        (lambda: mder.marginal(niw(), [1.7]), r"float"),
+        (lambda: mder.marginal(niw(), [1.7]), r"list of their numbers.*got \[1\.7\]"),
         (lambda: mder.predictive(niw()).interval(90), r"probability between 0 and 1; got 90"),
         (lambda: mder.predictive(niw()).region_radius(-0.1), r"probability between 0 and 1; got -0\.1"),
         (lambda: mder.whiten(np.eye(2), np.ones(3)), r"L must have shape \(\.\.\., 3, 3\).*got \(2, 2\)"),

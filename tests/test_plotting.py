@@ -187,10 +187,11 @@ def test_bands_of_a_niw_show_the_spread_of_the_mean(niw, x):
 
 def test_nu_gate_draws_members_and_median(mixture, niw, x):
     nu, order = np.asarray(mixture.members.nu), np.argsort(x)
-    *members, median = plotting.nu_gate(x, mixture.members).lines
+    *members, key, median = plotting.nu_gate(x, mixture.members).lines
     np.testing.assert_array_equal([line.get_ydata() for line in members], nu[:, order])
     np.testing.assert_array_equal(median.get_ydata(), np.sort(nu, axis=0)[1, order])
     assert median.get_linewidth() > 3 * members[0].get_linewidth()
+    assert key.get_label() == f"{len(nu)} members" and key.get_alpha() is None
     (single,) = plotting.nu_gate(x, niw).lines
     np.testing.assert_array_equal(single.get_ydata(), np.asarray(niw.nu)[order])
 
@@ -304,7 +305,7 @@ def test_any_name_is_printed_as_it_is(x, y, niw):
     [
         (lambda x, y, t: plotting.ellipses(t, targets=[0]), r"two targets; got \(0,\)"),
         (lambda x, y, t: plotting.ellipses(t, targets=[0, 3]), "0 to 2; got 3"),
-        (lambda x, y, t: plotting.ellipses(t, rows=[99]), r"0 to 39; got \[99\]"),
+        (lambda x, y, t: plotting.ellipses(t, rows=[99]), r"0 to 39, or a mask; got \[99\]"),
         (lambda x, y, t: plotting.ellipses(t, coverage=90), "between 0 and 1; got 90"),
         (lambda x, y, t: plotting.ellipses(t, y=y[:5]), r"\(40, 3\).*got \(5, 3\)"),
         (lambda x, y, t: plotting.bands(x[:, None], t), r"\(40,\).*got \(40, 1\)"),
