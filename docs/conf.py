@@ -7,6 +7,7 @@ import mder_jax
 
 project = "mder_jax"
 author = "The mder_jax developers"
+project_copyright = "2026, The mder_jax developers"
 version = release = mder_jax.__version__
 extensions = [
     "sphinx.ext.autodoc",

@@ -16,7 +16,7 @@ STUDIES = {
     "nu_bias": ("bias of fitted ν and σ, against the sample size", True),
     "gaussian_fit": ("a Gaussian fit and an over-fit, which has the smaller loss", True),
     "uncertainty_types": ("aleatoric and epistemic uncertainty where data are noisy, misfitted or missing", True),
-    "cubic": ("the univariate experiment of Amini et al., five methods side by side", True),
+    "cubic": ("the univariate experiment of Amini et al., six methods side by side", True),
     "evidence": ("the closed forms against brute-force integration, and their error in float32", True),
     "benchmark": ("real tables: this library against what else one would use; --full takes half an hour", False),
     "speed": ("the evidence, training against PyTorch, and how training grows, as ratios", False),

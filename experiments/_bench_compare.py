@@ -50,9 +50,9 @@ class Difference(NamedTuple):
 
 
 def published(name: str) -> dict[str, tuple[float, float]]:
-    """Mean and standard error of the NLL of a table, by source."""
+    """Mean and standard error of the NLL of a table, by source; empty for one that nobody published."""
     root = math.sqrt(_SPLITS.get(name, 20))
-    found = dict(zip(SOURCES, _PRINTED[name], strict=True))
+    found = dict(zip(SOURCES, _PRINTED.get(name, ()), strict=name in _PRINTED))
     of_mean = {source: (mean, error / root) for source, (mean, error) in found.items() if source in SOURCES[3:]}
     return found | of_mean
 

@@ -30,7 +30,8 @@ def joint(results: dict[str, Any]) -> Any:
     names = _rows_of(problems.values())
     if len(names) < 2:
         return None
-    figure, panels = new_figure(len(problems), 2.3, 0.26 * len(names) + 1.2, sharey=True, squeeze=False)
+    width = max(2.3, 5.5 / len(problems))  # names of methods and titles need some room
+    figure, panels = new_figure(len(problems), width, 0.26 * len(names) + 1.2, sharey=True, squeeze=False)
     for axes, (table, problem) in zip(panels[0], problems.items(), strict=True):
         axes.axvline(0, color="k", lw=0.8)
         for place, name in enumerate(names):

@@ -47,7 +47,7 @@ def _constant(results: dict[str, Any]) -> Iterator[Goal]:
     better = {}
     for name, problem in found.items():
         known = [
-            *REFERENCES[name],
+            *REFERENCES.get(name, ()),
             *(np.mean(problem["rows"][row]["nll"]) for row in CONSTANT if row in problem["rows"]),
         ]
         better[name] = float(np.mean(problem["rows"][ENSEMBLE]["nll"]) - min(known))
@@ -122,10 +122,11 @@ def univariate(results: dict[str, Any], epochs: int) -> dict[str, Any]:
     for problem in results["problems"].values():
         if problem["part"] == "A" and problem["name"].endswith(f", {epochs} epochs"):
             name = problem["name"].split(",")[0]
-            known = published(name)["Deep Ensembles 2017"]
-            found[name] = {
-                row: against_published(scores["nll_in_units"], *known) for row, scores in problem["rows"].items()
-            }
+            known = published(name).get("Deep Ensembles 2017")
+            if known:
+                found[name] = {
+                    row: against_published(scores["nll_in_units"], *known) for row, scores in problem["rows"].items()
+                }
     return found
 
 

@@ -62,14 +62,13 @@ def _univariate(problems: list[dict[str, Any]]) -> Iterator[str]:
         yield f"  {'':36}{'NLL':>17}{'rmse':>17}{'to Deep Ensembles 2017':>29}" + COST
         known = published(problem["name"].split(",")[0])
         for name, row in _shown(problem):
-            difference = against_published(row["nll_in_units"], *known["Deep Ensembles 2017"])
+            difference = str(against_published(row["nll_in_units"], *known["Deep Ensembles 2017"])) if known else ""
             yield (
                 f"  {name:36}{mean_and_error(row['nll_in_units']):>17}{mean_and_error(row['rmse_in_units']):>17}"
-                f"{difference!s:>29}" + _cost(row, problem["test_rows"])
+                f"{difference:>29}" + _cost(row, problem["test_rows"])
             )
-        yield "  published: " + ", ".join(
-            f"{source} {mean:.2f} ± {error:.2f}" for source, (mean, error) in known.items()
-        )
+        found = ", ".join(f"{source} {mean:.2f} ± {error:.2f}" for source, (mean, error) in known.items())
+        yield f"  published: {found or 'nothing'}"
 
 
 def _joint(problems: list[dict[str, Any]]) -> Iterator[str]:

@@ -70,7 +70,7 @@ def floats(**arguments: ArrayLike) -> list[Array]:
 def doubles(name: str, value: Any) -> np.ndarray:
     """The argument as an array of numpy's float64, whatever precision JAX has."""
     array = np.asarray(value) if hasattr(value, "dtype") else _stacked(name, value)
-    if array.dtype.kind not in "fiu":
+    if not (jnp.issubdtype(array.dtype, jnp.floating) or jnp.issubdtype(array.dtype, jnp.integer)):
         raise TypeError(f"{name} must hold real numbers; got {None if value is None else f'dtype {array.dtype}'}")
     return np.asarray(array, np.float64)
 
@@ -100,14 +100,18 @@ def _stacked(name: str, value: Any) -> Array | np.ndarray:
 def check_type(name: str, value: Any, *kinds: type) -> None:
     """Raise unless it is one of the library's own values."""
     if not isinstance(value, kinds):
-        raise TypeError(f"{name} must be a {' or a '.join(kind.__name__ for kind in kinds)}; got {_brief(value)}")
+        raise TypeError(f"{name} must be {_either(f'a {kind.__name__}' for kind in kinds)}; got {_brief(value)}")
 
 
 def check_option(name: str, value: Any, options: Iterable[str]) -> None:
     """Raise unless it is one of the words."""
     if not isinstance(value, str) or value not in options:
-        *others, last = (repr(option) for option in options)
-        raise ValueError(f"{name} must be {', '.join(others)} or {last}; got {_brief(value)}")
+        raise ValueError(f"{name} must be {_either(map(repr, options))}; got {_brief(value)}")
+
+
+def _either(choices: Iterable[str]) -> str:
+    *others, last = choices
+    return f"{', '.join(others)} or {last}" if others else last
 
 
 def _brief(value: Any) -> str:

@@ -10,7 +10,6 @@ from jax.typing import ArrayLike
 
 from mder_jax import metrics
 from mder_jax._arrays import check_index, check_same, floats, plain_number, target_names
-from mder_jax._scores import Prediction, as_mixture
 from mder_jax.mixture import Mixture
 
 if TYPE_CHECKING:
@@ -81,12 +80,6 @@ def label(name: str | None, j: int) -> str:
     text = f"y{j}" if name is None else " ".join(str(name).split())
     text = text if len(text) <= 40 else f"{text[:28]}…{text[-11:]}"
     return (" " if text.startswith("_") else "") + text.replace("$", r"\$")
-
-
-def keeping_parts(prediction: Prediction) -> Mixture:
-    """The prediction as a mixture whose members stay a NIW if they were, and so keep both parts of the covariance."""
-    as_mixture(prediction)  # refuses what is not a prediction
-    return prediction if isinstance(prediction, Mixture) else Mixture(jax.tree.map(lambda leaf: leaf[None], prediction))
 
 
 def moments(mixture: Mixture) -> tuple[np.ndarray, ...]:
@@ -192,7 +185,10 @@ def chance(rows: int, share: Any) -> np.ndarray:
 
 
 def padded(values: np.ndarray) -> tuple[float, float]:
-    """Limits of an axis a little wider than the values."""
-    low, high = float(values.min()), float(values.max())
+    """Limits of an axis a little wider than the values that are finite."""
+    known = finite(values)
+    if not known.size:
+        raise ValueError(f"there is nothing to draw: of {len(values)} values none is finite")
+    low, high = float(known.min()), float(known.max())
     room = 0.04 * (high - low) or 1.0
     return low - room, high + room

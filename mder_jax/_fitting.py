@@ -9,10 +9,10 @@ from typing import Any
 import jax
 import numpy as np
 import optax
-from sklearn.utils import check_random_state
 
 from mder_jax._job import PerMember
 from mder_jax._predictor import Design
+from mder_jax._validation import generator
 from mder_jax.ensemble import Ensemble, fit_ensemble
 from mder_jax.losses import mder_nll
 from mder_jax.networks import Network
@@ -31,7 +31,7 @@ def train(model: Any, design: Design, X: np.ndarray, Y: np.ndarray, start: Any, 
       start: parameters to go on from, or None.
       checkpoint: a directory, or None. With it an interruption raises, as what was trained is there.
     """
-    random = check_random_state(model.random_state)
+    random = generator(model.random_state)
     key = jax.random.key(int(random.randint(2**31 - 1)))
     missing, members, kept = bool(np.isnan(Y).any()), int(model.members), len(X)
     options: dict[str, Any] = {}

@@ -10,7 +10,7 @@ from jax import Array
 
 from mder_jax import persistence, train
 from mder_jax._arrays import is_key, is_whole
-from mder_jax._problem import Data, Problem, Settings, as_data, check, check_data, check_key, on_device
+from mder_jax._problem import Data, Problem, Settings, as_data, as_numbers, check, check_data, check_key, on_device
 
 FUNCTIONS = ("network", "loss", "optimizer")
 
@@ -149,10 +149,9 @@ def take(tree: Any, index: Any) -> Any:
 
 def on_host(value: Any) -> np.ndarray:
     """The array on the host, in the dtype that JAX would give it."""
-    array = np.asarray(value)
-    if array.dtype.kind not in "fiub":
-        raise TypeError(f"data must be numbers; got an array of {array.dtype}")
-    return array.astype(jax.dtypes.canonicalize_dtype(array.dtype), copy=False)
+    array = np.asarray(as_numbers(value))
+    with np.errstate(over="ignore"):  # 1e300 is infinite in float32, and refused as such
+        return array.astype(jax.dtypes.canonicalize_dtype(array.dtype), copy=False)
 
 
 def _as_data(parts: dict[str, Any]) -> Data:

@@ -41,7 +41,7 @@ def save(model: Any, path: str | pathlib.Path, extra: dict[str, Any] | None) -> 
         "feature_names": None if names is None else list(names),
         "scale": list(predictor.scale),
         "calibration": calibrated,
-        "extra": extra or {},
+        "extra": {} if extra is None else extra,
     }
     arrays |= {
         f"params/{layer}/{name}": leaf for layer, both in predictor.params.items() for name, leaf in both.items()

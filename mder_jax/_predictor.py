@@ -101,8 +101,21 @@ def standardizer_of(values: np.ndarray, whole: bool = True) -> Standardizer:
     return Standardizer(mean, np.where(constant, 1.0, std))
 
 
-class Parts(NamedTuple):
-    """Mean (N, n) and the three parts of the covariance (N, n, n), in original units: see `Mixture`."""
+class Uncertainty(NamedTuple):
+    """Mean (N, n) and covariances (N, n, n) between the targets of each row, in original units.
+
+    Args:
+      mean: of a new observation.
+      aleatoric: the noise, which more data do not lower.
+      within: what the members say they do not know, the mean of their var[μ].
+      between: how far they disagree, the covariance of their means.
+
+    Example:
+      >>> one = np.eye(2)[None]
+      >>> u = Uncertainty(mean=np.zeros((1, 2)), aleatoric=one, within=one, between=2 * one)
+      >>> print(u.epistemic[0, 0], u.total[0, 0])
+      [3. 0.] [4. 0.]
+    """
 
     mean: np.ndarray
     aleatoric: np.ndarray
@@ -112,14 +125,38 @@ class Parts(NamedTuple):
     @property
     @_QUIET
     def epistemic(self) -> np.ndarray:
-        """What the members know they do not know, and their disagreement."""
+        """within + between, what the model does not know, (N, n, n).
+
+        Example:
+          >>> one = np.eye(2)[None]
+          >>> print(Uncertainty(np.zeros((1, 2)), aleatoric=one, within=one, between=2 * one).epistemic[0, 0])
+          [3. 0.]
+        """
         return self.within + self.between
 
     @property
     @_QUIET
     def total(self) -> np.ndarray:
-        """The covariance of a new observation."""
+        """aleatoric + epistemic, the covariance of a new observation, (N, n, n).
+
+        Example:
+          >>> one = np.eye(2)[None]
+          >>> print(Uncertainty(np.zeros((1, 2)), aleatoric=one, within=one, between=2 * one).total[0, 0])
+          [4. 0.]
+        """
         return self.aleatoric + self.epistemic
+
+    @property
+    @_QUIET
+    def std(self) -> np.ndarray:
+        """√total_jj, the standard deviation of a new observation, in the shape of the mean.
+
+        Example:
+          >>> one = np.eye(2)[None]
+          >>> print(Uncertainty(np.zeros((1, 2)), aleatoric=one, within=one, between=2 * one).std)
+          [[2. 2.]]
+        """
+        return np.sqrt(np.diagonal(self.total, axis1=1, axis2=2)).reshape(self.mean.shape)
 
 
 class Region(NamedTuple):
@@ -140,8 +177,11 @@ class Region(NamedTuple):
     scale_tril: np.ndarray
     radius: np.ndarray
 
+    @_QUIET
     def contains(self, y: Any) -> np.ndarray:
         """‖C⁻¹(y − centre)‖ ≤ radius: whether all targets of a row, (N, n), are inside, (N,).
+
+        Every target must be there: a row with a NaN raises.
 
         Example:
           >>> region = Region(centre=np.zeros((1, 2)), scale_tril=np.eye(2)[None], radius=np.array([2.0]))  # a disc
@@ -151,6 +191,12 @@ class Region(NamedTuple):
         values, n = doubles("y", y), self.centre.shape[1]
         if values.shape != self.centre.shape and (n > 1 or values.shape != self.centre.shape[:1]):
             raise ValueError(f"y must have shape {self.centre.shape}, that of the centre; got {values.shape}")
+        missing = np.isnan(values).reshape(len(values), -1).any(axis=1)
+        if missing.any():
+            raise ValueError(
+                f"y has a missing target in {missing.sum()} of {len(missing)} rows, first in row {missing.argmax()}; "
+                "ask about complete rows, ~np.isnan(y).any(axis=1)"
+            )
         d = values.reshape(self.centre.shape) - self.centre
         white = np.linalg.solve(self.scale_tril, d[..., None])[..., 0]
         return np.linalg.norm(white, axis=-1) <= self.radius
@@ -242,10 +288,10 @@ class Predictor:
             blocks.append(jax.tree.map(lambda leaf, rows=rows: np.asarray(leaf)[:rows], function(mixture, *others)))
         return jax.tree.map(lambda *leaves: np.concatenate(leaves), *blocks)
 
-    def parts(self, X: np.ndarray) -> Parts:
+    def uncertainty(self, X: np.ndarray) -> Uncertainty:
         """Mean and covariances."""
         mean, *covariances = self.each_block(X, _parts)
-        return Parts(self.targets.back(mean), *map(self.targets.back_covariance, covariances))
+        return Uncertainty(self.targets.back(mean), *map(self.targets.back_covariance, covariances))
 
     def quantiles(self, X: np.ndarray, levels: np.ndarray) -> np.ndarray:
         """Of each target at each level, (N, n, K)."""
@@ -254,7 +300,7 @@ class Predictor:
 
     def region(self, X: np.ndarray, coverage: float, radius: np.ndarray | None = None) -> Region:
         """The ellipsoid of all targets; its radius by the predictive distribution unless one is given."""
-        parts = self.parts(X)
+        parts = self.uncertainty(X)
         if radius is None:
             keys = iter(list(jax.random.split(jax.random.key(0), -(-len(X) // BLOCK))))
             radius = self.each_block(X, lambda mixture: _radius(mixture, np.float32(coverage), next(keys)))

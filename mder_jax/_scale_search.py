@@ -141,6 +141,8 @@ def _maximise(parts: Parts, x: np.ndarray, precision: float) -> tuple[np.ndarray
         return tuple(np.asarray(part, np.float64) for part in found)
 
     value, slope, information = look(x)
+    if not (np.isfinite(value) and np.isfinite(slope).all() and np.isfinite(information).all()):
+        raise ValueError(f"ln p(y) or its slope is not finite in {parts.df.dtype}: the prediction or y is too extreme")
     for _ in range(100):
         step = _newton_step(slope, information)
         if slope @ step < 1e-8:  # the gain is below rounding; one more step doubles the digits

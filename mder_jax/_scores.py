@@ -15,9 +15,9 @@ import numpy as np
 from jax import Array, lax
 from jax.typing import ArrayLike
 
-from mder_jax import _gamma, linalg, niw, special
+from mder_jax import _gamma, linalg, special
 from mder_jax._arrays import check_same, floats_with
-from mder_jax.mixture import Mixture
+from mder_jax.mixture import Mixture, as_mixture
 from mder_jax.niw import NIW
 from mder_jax.student_t import Interval, StudentT
 
@@ -97,26 +97,25 @@ class Sparsification(NamedTuple):
 
 def prepared(y: ArrayLike, prediction: Prediction) -> tuple[Array, Mixture]:
     """y (N, n) and the prediction as a mixture of t distributions (of one, if it is one), in one dtype."""
-    mixture, (y,) = floats_with(as_mixture(prediction), y=y)
+    mixture, (y,) = floats_with(students_of_rows(prediction), y=y)
     check_same("y", y, (*mixture.batch_shape, mixture.n), "the prediction's rows and targets")
     return y, mixture
 
 
-def as_mixture(prediction: Prediction) -> Mixture:
-    """The prediction as a mixture of t distributions with batch shape (N,)."""
-    if isinstance(prediction, Mixture):
-        mixture = Mixture(prediction.components())
-    elif isinstance(prediction, StudentT | NIW):
-        t = niw.predictive(prediction) if isinstance(prediction, NIW) else prediction
-        mixture = Mixture(jax.tree.map(lambda leaf: leaf[None], t))
-    else:
-        raise TypeError(f"a prediction is a StudentT, a NIW or a Mixture; got {type(prediction).__name__}")
+def of_rows(prediction: Prediction) -> Mixture:
+    """The prediction as a mixture with batch shape (N,); members that are a NIW stay one, and keep both covariances."""
+    mixture = as_mixture(prediction)
     if len(mixture.batch_shape) != 1:
         raise ValueError(
             f"a prediction must have batch shape (N,), and the members of a Mixture (M, N); got {mixture.batch_shape}"
             + (" and M members" if isinstance(prediction, Mixture) else "")
         )
     return mixture
+
+
+def students_of_rows(prediction: Prediction) -> Mixture:
+    """The prediction as a mixture of t distributions with batch shape (N,)."""
+    return Mixture(of_rows(prediction).components())
 
 
 @partial(jax.jit, static_argnums=(0, 4))

@@ -1,12 +1,11 @@
 """What `MDERRegressor` asks of its settings and its table."""
 
-import contextlib
 import math
-from collections.abc import Iterator
 from numbers import Real
 from typing import Any
 
 import numpy as np
+from sklearn.utils import check_random_state
 
 from mder_jax._arrays import is_whole
 from mder_jax.networks import ACTIVATIONS
@@ -20,20 +19,23 @@ def check_settings(model: Any) -> None:
             all(_is_count(width) for width in widths),
             "whole numbers above 0",
         ),
-        "activation": (model.activation in ACTIVATIONS, f"one of {', '.join(ACTIVATIONS)}"),
-        "r": (_is_number(model.r) and model.r > 0, "a number above 0"),
+        "activation": (
+            isinstance(model.activation, str) and model.activation in ACTIVATIONS,
+            f"one of {', '.join(ACTIVATIONS)}",
+        ),
+        "r": (_is_number(model.r) and 0 < model.r < math.inf, "a number above 0"),
         "nu_max": (model.nu_max is None or _is_number(model.nu_max), "None or a number"),
-        "alpha": (_is_number(model.alpha) and model.alpha >= 0, "a number, 0 or more"),
+        "alpha": (_is_number(model.alpha) and 0 <= model.alpha < math.inf, "a number, 0 or more"),
         "learning_rate_init": (
-            _is_number(model.learning_rate_init) and model.learning_rate_init > 0,
+            _is_number(model.learning_rate_init) and 0 < model.learning_rate_init < math.inf,
             "a number above 0",
         ),
         "batch_size": (
-            model.batch_size == "auto" or _is_count(model.batch_size),
+            _is_auto(model.batch_size) or _is_count(model.batch_size),
             "'auto' or a whole number, 1 or more",
         ),
         "n_iter_no_change": (
-            model.n_iter_no_change == "auto" or _is_count(model.n_iter_no_change),
+            _is_auto(model.n_iter_no_change) or _is_count(model.n_iter_no_change),
             "'auto' or a whole number, 1 or more",
         ),
         "validation_fraction": (
@@ -45,15 +47,23 @@ def check_settings(model: Any) -> None:
     rules |= {name: (_is_count(value), "a whole number, 1 or more") for name, value in counts.items()}
     for name, (good, wanted) in rules.items():
         if not good:
-            raise ValueError(f"{name} must be {wanted}; got {getattr(model, name)!r}")
+            raise ValueError(f"{name} must be {wanted}; got {getattr(model, name)!r:.60}")
+
+
+def _is_auto(value: Any) -> bool:
+    return isinstance(value, str) and value == "auto"
 
 
 def _is_count(value: Any) -> bool:
-    return is_whole(value) and value >= 1
+    return is_whole(value) and 1 <= value < 1 << 31
 
 
 def _is_number(value: Any) -> bool:
-    return isinstance(value, Real) and not isinstance(value, bool) and not math.isnan(value)
+    """Whether it is a number; infinity is one, NaN and a whole number that no float can hold are not."""
+    try:
+        return isinstance(value, Real) and not isinstance(value, bool) and not math.isnan(value)
+    except OverflowError:
+        return False
 
 
 def refuse_text_columns(X: Any) -> None:
@@ -79,13 +89,17 @@ def _holds_numbers(column: Any) -> bool:
     return values.dtype.kind == "O" and not any(isinstance(value, str) for value in values)
 
 
-@contextlib.contextmanager
-def numbers_expected(name: str) -> Iterator[None]:
-    """What scikit-learn and numpy say of something that is no table of numbers, with the name of the argument."""
+def refuse_other_things(name: str, values: Any) -> None:
+    """Raise if lists, or an array of objects, are not numbers, with the name of the argument and what numpy says."""
+    if hasattr(values, "shape") and getattr(getattr(values, "dtype", None), "kind", "") not in ("O", "U", "S", "M"):
+        return  # numbers, a data frame or a sparse matrix: scikit-learn has words of its own for them
     try:
-        yield
+        if np.asarray(values).dtype.kind not in "biuf":
+            np.asarray(values, np.float64)
     except (TypeError, OverflowError) as error:
         raise TypeError(f"{name} must be a table of numbers; {error}") from None
+    except ValueError as error:
+        raise ValueError(f"{name} must be a table of numbers; {error}") from None
 
 
 def refuse_huge(name: str, values: np.ndarray) -> None:
@@ -93,6 +107,14 @@ def refuse_huge(name: str, values: np.ndarray) -> None:
     largest = np.max(np.abs(values), initial=0.0, where=~np.isnan(values))
     if largest > np.finfo(np.float32).max:
         raise ValueError(f"{name} must be finite and below 3.4e38; got {largest:.3g}")
+
+
+def generator(random_state: Any) -> np.random.RandomState:
+    """Numpy's generator of a seed, as scikit-learn has it."""
+    try:
+        return check_random_state(random_state)
+    except ValueError as error:
+        raise ValueError(f"random_state must be None, a generator or a seed from 0 to 2^32 - 1; {error}") from None
 
 
 def names_of(y: Any) -> list[str] | None:

@@ -21,7 +21,7 @@ from jax.typing import ArrayLike
 from mder_jax import _scale_search, linalg
 from mder_jax._arrays import check_above, check_option, check_same, check_type, floats, floats_with, plain_number
 from mder_jax._scale_search import finite_rows, first, likelihood, posterior
-from mder_jax.mixture import Mixture
+from mder_jax.mixture import Mixture, as_mixture
 from mder_jax.niw import NIW
 from mder_jax.student_t import StudentT
 
@@ -162,12 +162,10 @@ def fit_scale(
 
 def _held_out(prediction: StudentT | NIW | Mixture, y: ArrayLike) -> tuple[Mixture, Array]:
     """The prediction as a mixture (of one), and y, without the rows in which nothing was observed."""
-    check_type("prediction", prediction, StudentT, NIW, Mixture)
-    if not isinstance(prediction, Mixture):
-        prediction = Mixture(jax.tree.map(lambda leaf: leaf[None], prediction))
-    if len(prediction.batch_shape) != 1:
-        raise ValueError(f"the prediction must be of N rows, batch shape (N,); got {prediction.batch_shape}")
-    mixture, (y,) = floats_with(prediction, y=y)
+    mixture = as_mixture(prediction)
+    if len(mixture.batch_shape) != 1:
+        raise ValueError(f"the prediction must be of N rows, batch shape (N,); got {mixture.batch_shape}")
+    mixture, (y,) = floats_with(mixture, y=y)
     check_same("y", y, (*mixture.batch_shape, mixture.n), "the prediction's mean")
     if np.isinf(y).any():
         raise ValueError(f"y must be finite, or NaN for 'not observed'; y{first(np.isinf(y))} is infinite")

@@ -4,25 +4,25 @@ import contextlib
 import math
 import pathlib
 import warnings
-from typing import Any, NamedTuple, Self
+from typing import Any, Self
 
 import jax
 import numpy as np
 from sklearn.base import BaseEstimator, RegressorMixin
 from sklearn.metrics import r2_score
-from sklearn.utils import check_random_state
 from sklearn.utils.validation import check_array, check_consistent_length, check_is_fitted, validate_data
 
 from mder_jax import _calibrated, _model_file, calibration, plotting
 from mder_jax._arrays import doubles, is_whole, plain_number
 from mder_jax._devices import use_all_cores
 from mder_jax._fitting import train
-from mder_jax._predictor import Design, Predictor, Region, standardizer_of
+from mder_jax._predictor import Design, Predictor, Region, Uncertainty, standardizer_of
 from mder_jax._validation import (
     check_settings,
+    generator,
     names_of,
-    numbers_expected,
     refuse_huge,
+    refuse_other_things,
     refuse_text_columns,
     rows_to_train_on,
 )
@@ -33,39 +33,6 @@ from mder_jax.student_t import Interval, StudentT
 __all__ = ["MDERRegressor", "Region", "Uncertainty"]
 
 PICTURES = ("calibration", "pit", "predicted_observed", "sparsification", "ellipses")
-
-
-class Uncertainty(NamedTuple):
-    """Mean (N, n) and covariances (N, n, n) between the targets of each row, in original units.
-
-    Args:
-      mean: of a new observation.
-      aleatoric: the noise, which more data do not lower.
-      epistemic: what the model does not know, the members' own part and their disagreement.
-      total: the sum, the covariance of a new observation.
-
-    Example:
-      >>> one = np.eye(2)[None]
-      >>> u = Uncertainty(mean=np.zeros((1, 2)), aleatoric=one, epistemic=3 * one, total=4 * one)
-      >>> print(u.mean.shape, u.total.shape)
-      (1, 2) (1, 2, 2)
-    """
-
-    mean: np.ndarray
-    aleatoric: np.ndarray
-    epistemic: np.ndarray
-    total: np.ndarray
-
-    @property
-    def std(self) -> np.ndarray:
-        """√total_jj, the standard deviation of a new observation, in the shape of the mean.
-
-        Example:
-          >>> one = np.eye(2)[None]
-          >>> print(Uncertainty(mean=np.zeros((1, 2)), aleatoric=one, epistemic=3 * one, total=4 * one).std)
-          [[2. 2.]]
-        """
-        return np.sqrt(np.diagonal(self.total, axis1=1, axis2=2)).reshape(self.mean.shape)
 
 
 class MDERRegressor(RegressorMixin, BaseEstimator):
@@ -202,19 +169,22 @@ class MDERRegressor(RegressorMixin, BaseEstimator):
         bound = None if self.nu_max is None else float(self.nu_max)
         return Design(inputs, targets, widths, self.activation, float(self.r), bound, relative=True)
 
-    def _checked(self, X: Any, y: Any = None, reset: bool = False) -> Any:
-        """X as floats, and with y also Y as (N, n) floats, whether y was (N,), and the names of its columns."""
+    def _checked_inputs(self, X: Any, reset: bool = False) -> np.ndarray:
+        """X as floats."""
         refuse_text_columns(X)
-        if reset and y is None:
-            raise ValueError(f"{type(self).__name__} requires y to be passed, but the target y is None")
-        with numbers_expected("X"):
-            X = validate_data(self, X, dtype=(np.float64, np.float32), order="C", reset=reset)
+        refuse_other_things("X", X)
+        X = validate_data(self, X, dtype=(np.float64, np.float32), order="C", reset=reset)
         refuse_huge("X", X)
+        return X
+
+    def _checked(self, X: Any, y: Any, reset: bool = False) -> tuple[np.ndarray, np.ndarray, bool, list[str] | None]:
+        """X as floats, Y as (N, n) floats, whether y was (N,), and the names of its columns."""
         if y is None:
-            return X
-        names, exact = names_of(y), {"dtype": np.float64, "order": "C", "ensure_all_finite": "allow-nan"}
-        with numbers_expected("y"):
-            Y = check_array(y, ensure_2d=False, input_name="y", **exact)
+            raise ValueError(f"{type(self).__name__} requires y to be passed, but the target y is None")
+        X = self._checked_inputs(X, reset)
+        names = names_of(y)
+        refuse_other_things("y", y)
+        Y = check_array(y, ensure_2d=False, dtype=np.float64, order="C", ensure_all_finite="allow-nan", input_name="y")
         refuse_huge("y", Y)
         check_consistent_length(X, Y)
         flat = Y.ndim == 1
@@ -225,7 +195,7 @@ class MDERRegressor(RegressorMixin, BaseEstimator):
 
     def _for_prediction(self, X: Any) -> np.ndarray:
         check_is_fitted(self)
-        return self._checked(X)
+        return self._checked_inputs(X)
 
     def _shaped(self, values: Any) -> Any:
         """(N, 1, ...) as (N, ...) if y was one-dimensional."""
@@ -265,9 +235,8 @@ class MDERRegressor(RegressorMixin, BaseEstimator):
           >>> print(u.mean.shape, u.aleatoric.shape, u.epistemic.shape, u.std.shape)
           (30, 2) (30, 2, 2) (30, 2, 2) (30, 2)
         """
-        X = self._for_prediction(X)
-        parts = self.predictor_.parts(X)
-        return Uncertainty(self._shaped(parts.mean), parts.aleatoric, parts.epistemic, parts.total)
+        found = self.predictor_.uncertainty(self._for_prediction(X))
+        return found._replace(mean=self._shaped(found.mean))
 
     def predict_interval(self, X: Any, coverage: float = 0.9, joint: bool = False) -> Interval | Region:
         """Where a new observation lies with probability `coverage`: after `calibrate`, by the conformal scores.
@@ -297,7 +266,7 @@ class MDERRegressor(RegressorMixin, BaseEstimator):
         if radius is None:
             lower, upper = np.moveaxis(self.predictor_.quantiles(X, np.array([1 - coverage, 1 + coverage]) / 2), -1, 0)
         else:
-            parts = self.predictor_.parts(X)
+            parts = self.predictor_.uncertainty(X)
             half = radius * np.sqrt(np.diagonal(parts.total, axis1=1, axis2=2))
             lower, upper = parts.mean - half, parts.mean + half
         return Interval(self._shaped(lower), self._shaped(upper))
@@ -365,7 +334,7 @@ class MDERRegressor(RegressorMixin, BaseEstimator):
         if not is_whole(n_samples) or n_samples < 1:
             raise ValueError(f"n_samples must be a whole number, 1 or more; got {n_samples!r}")
         X = self._for_prediction(X)
-        key = jax.random.key(int(check_random_state(random_state).randint(2**31 - 1)))
+        key = jax.random.key(int(generator(random_state).randint(2**31 - 1)))
         return self._shaped(self.predictor_.sample(X, key, int(n_samples)))
 
     def log_prob(self, X: Any, y: Any) -> np.ndarray:
@@ -395,7 +364,7 @@ class MDERRegressor(RegressorMixin, BaseEstimator):
         """
         check_is_fitted(self)
         X, Y, _, _ = self._checked(X, y)
-        mean = self.predictor_.parts(X).mean
+        mean = self.predictor_.uncertainty(X).mean
         weights = None if sample_weight is None else doubles("sample_weight", sample_weight)
         if weights is not None and weights.shape != (len(X),):
             raise ValueError(f"sample_weight must have shape ({len(X)},), one per row; got {weights.shape}")

@@ -161,6 +161,8 @@ def nig_link(raw: ArrayLike, n: int | None = None, floor: float = 1e-6) -> NIG:
     (raw,) = floats(raw=raw)
     width = 4 * (1 if n is None else whole("n", n))
     floor = plain_number("floor", floor)
+    if not 0 <= floor <= 1e30:
+        raise ValueError(f"floor must be a number from 0 to 1e30; got {floor:g}")
     if raw.shape[-1:] != (width,):
         raise ValueError(
             f"{'one target needs' if n is None else f'n = {n} targets need'} {width} raw outputs; got shape {raw.shape}"

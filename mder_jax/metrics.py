@@ -43,10 +43,10 @@ from mder_jax._scores import (
     Estimate,
     Prediction,
     Sparsification,
-    as_mixture,
     average,
     in_blocks,
     prepared,
+    students_of_rows,
 )
 from mder_jax.mixture import Mixture
 from mder_jax.student_t import Interval
@@ -332,7 +332,7 @@ def sharpness(prediction: Prediction, reduce: bool = True) -> Array:
       >>> print(sharpness(prediction))  # √((1 + 49)/2)
       5.0
     """
-    values = jnp.sqrt(jnp.mean(as_mixture(prediction).std() ** 2, axis=0))
+    values = jnp.sqrt(jnp.mean(students_of_rows(prediction).std() ** 2, axis=0))
     return jnp.mean(values) if reduce else values
 
 

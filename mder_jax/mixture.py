@@ -18,6 +18,7 @@ from mder_jax import linalg, niw, special
 from mder_jax._arrays import (
     check_event,
     check_same,
+    check_type,
     check_within,
     common_batch,
     floats,
@@ -338,6 +339,14 @@ class Mixture:
         sign = jnp.array([-1, 1], p.dtype).reshape(2, *[1] * (t.loc.ndim - 1))
         lower, upper = _quantile(both, (1 - p) / 2, jnp.broadcast_to(sign, both.loc.shape[1:]))
         return Interval(lower, upper)
+
+
+def as_mixture(prediction: StudentT | NIW | Mixture) -> Mixture:
+    """A mixture as it is; a StudentT or a NIW as an ensemble of one, (...) -> (1, ...)."""
+    check_type("prediction", prediction, StudentT, NIW, Mixture)
+    if isinstance(prediction, Mixture):
+        return prediction
+    return Mixture(jax.tree.map(lambda leaf: leaf[None], prediction))
 
 
 def _quantile(t: StudentT, tail: Array, sign: Array) -> Array:

@@ -155,7 +155,7 @@ def log_evidence(niw: NIW, y: ArrayLike, form: Literal["stable", "slogdet"] = "s
     .. math:: \lnΓ(\tfrac{ν+1}2) - \lnΓ(\tfrac{ν-n+1}2) - \tfrac n2 \ln\left(π ν \tfrac{1+κ}κ\right) - \sum_j \ln L_{jj}
               - \tfrac{ν+1}2 \ln\left(1 + \tfrac{κ}{1+κ} \tfrac qν\right)
 
-    which is eq:nll2 and, before the logarithm, eq:modev22 with the determinants taken apart.
+    which is minus eq:nll2 and, before the logarithm, eq:modev22 with the determinants taken apart.
 
     ``form="slogdet"`` is eq:nll (eq:nll1) as printed, with `gammaln` and `slogdet`: the reference for the other.
 

@@ -159,7 +159,7 @@ class Checkpoints:
     def __init__(self, directory: str | pathlib.Path, identity: dict[str, str]) -> None:
         import orbax.checkpoint as ocp
 
-        pathlib.Path(directory).mkdir(parents=True, exist_ok=True)
+        as_path(directory).mkdir(parents=True, exist_ok=True)
         self._ocp = ocp
         self._identity = identity
         options = ocp.CheckpointManagerOptions(max_to_keep=2, enable_async_checkpointing=False, create=True)

@@ -16,7 +16,7 @@ from jax.typing import ArrayLike
 from mder_jax import _drawing, metrics
 from mder_jax._arrays import check_index, chosen_rows, floats
 from mder_jax._drawing import BLACK, BLUE, CHANCE, GREY, ORANGE, PALE, POINTS
-from mder_jax._scores import Prediction, as_mixture, prepared
+from mder_jax._scores import Prediction, of_rows, prepared, students_of_rows
 from mder_jax.niw import NIW
 
 if TYPE_CHECKING:
@@ -53,7 +53,7 @@ def ellipses(
       >>> len(ellipses(t, rows=[0, 2]).patches)
       2
     """
-    mixture = _drawing.keeping_parts(prediction)
+    mixture = of_rows(prediction)
     pair = _drawing.pair_of(targets, mixture.n)
     labels = _drawing.labels(names, mixture.n)
     mean, aleatoric, epistemic = _drawing.moments(mixture)
@@ -105,7 +105,7 @@ def bands(
       >>> print(bands([1.0, 3.0, 2.0], t, name="price (EUR)").lines[0].get_xdata())
       [1. 2. 3.]
     """
-    mixture = _drawing.keeping_parts(prediction)
+    mixture = of_rows(prediction)
     (j,) = check_index([target], mixture.n)
     order, x = _drawing.ordered(x, mixture.batch_shape[0])
     means, _, epistemic = _drawing.moments(mixture)
@@ -114,7 +114,7 @@ def bands(
     levels = sorted((_drawing.probability(level) for level in np.atleast_1d(several)), reverse=True)
     ax = _drawing.axes(ax)
     for level, depth in zip(levels, np.linspace(0.2, 0.4, len(levels)), strict=True):
-        lower, upper = (np.asarray(end)[order, j] for end in _drawing.interval(as_mixture(prediction), level))
+        lower, upper = (np.asarray(end)[order, j] for end in _drawing.interval(students_of_rows(prediction), level))
         ax.fill_between(
             x,
             lower,
@@ -266,7 +266,7 @@ def predicted_observed(
     """
     y, mixture = prepared(y, prediction)
     (j,) = check_index([target], mixture.n)
-    means, aleatoric, epistemic = _drawing.moments(_drawing.keeping_parts(prediction))
+    means, aleatoric, epistemic = _drawing.moments(of_rows(prediction))
     seen, known = np.asarray(y)[:, j], ~np.isnan(np.asarray(y)[:, j])
     _drawing.fewest(seen[:, None])
     seen, mean, variance = seen[known], means[known, j], (aleatoric + epistemic)[known, j, j]

@@ -184,7 +184,7 @@ in_mg_per_dl.round(1)
 # nominal 0.9.
 
 # %%
-report = metrics.report(Y_test.to_numpy(), model.predict_dist(X_test), level=0.9, names=targets)
+report = metrics.report(Y_test, model.predict_dist(X_test), level=0.9, names=targets)
 print(report)
 
 # %% [markdown]

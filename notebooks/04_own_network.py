@@ -198,7 +198,7 @@ assert agreement > 0.8
 # Left: each point is a test image. In quiet images (dark) the predicted correlation follows the truth, though it is
 # mostly too small. In loud ones (bright) it should be smaller: where the blob is not known well, neither is the
 # direction of the error. Right: the predicted standard deviation grows with the pixel noise, which is in no label. In
-# quiet images it should come down to the line and stays above it.
+# quiet images it should come down to the line, and mostly stays above it.
 #
 # ## 2. Series: an NNX module
 #

@@ -42,8 +42,8 @@ from mder_jax.persistence import ModelFileError
 from mder_jax.student_t import Interval
 
 # Names | kinds of arguments that their name does not tell | shapes of the arrays returned, behind a slash those with
-# reduce=False | notes: share of the usual number of cases, "concrete" if it cannot be traced, "picky" if it may refuse
-# what is drawn, "any" if it returns more than finite floats, the number of targets it needs.
+# reduce=False | notes: share of the usual number of cases, "concrete" if it cannot be traced, "slow" if that is nothing
+# for a quick run, "picky" if it may refuse what is drawn, "any" if it returns more than finite floats, needed targets.
 # A kind is one of KINDS, or letters for axes: of any numbers, after "+" of positive ones, after "%" of shares.
 FUNCTIONS = """
 NIW | | Bn Bnn B B |
@@ -107,11 +107,11 @@ metrics.pit | | Nn |
 metrics.joint_pit | | N |
 metrics.calibration_curve | | 4 4n |
 metrics.sparsification | | |
-metrics.report | | | 0.3 concrete any
-metrics.nll_scorer,crps_scorer,energy_scorer | y:N2 | | 0.3 concrete
+metrics.report | | | 0.3 concrete slow any
+metrics.nll_scorer,crps_scorer,energy_scorer | y:N2 | | 0.3 concrete slow
 calibration.rescale | | |
-calibration.fit_scale | | | 0.5 concrete picky any
-calibration.conformal_scores,conformal_radius | | | 0.5 concrete any
+calibration.fit_scale | | | 0.5 concrete slow picky any
+calibration.conformal_scores,conformal_radius | | | 0.5 concrete slow any
 calibration.radius_of | scores:+Nn | n | concrete any
 datasets.circle | | 41 42 |
 datasets.cubic | | 41 41 |
@@ -121,25 +121,24 @@ datasets.three_points | noise:three | |
 datasets.three_points_mean | x:B | B |
 datasets.student_t | df:+. scale:%. | 4n |
 datasets.real | name:table | | concrete picky any
-plotting.ellipses | targets:pair | | 0.5 concrete any n=2
-plotting.bands,predicted_observed,calibration,pit,sparsification | | | 0.5 concrete any
-plotting.nu_gate | niw:lines | | 0.5 concrete any
+plotting.ellipses | targets:pair | | 0.5 concrete slow any n=2
+plotting.bands,predicted_observed,calibration,pit,sparsification | | | 0.5 concrete slow any
+plotting.nu_gate | niw:lines | | 0.5 concrete slow any
 networks.mlp,from_linen,from_nnx | | | concrete any
 train.fit | | | concrete picky any
 ensemble.fit_ensemble | | | concrete picky any
-ensemble.predict | rows:four reduce:none devices:none | MN2 | concrete
-Ensemble.keep | members:indices | | concrete any
-use_all_cores | | | concrete picky any
-fuzz.use_compilation_cache | | | concrete picky any
-MDERRegressor.fit | | | 0.1 concrete picky any
-MDERRegressor.predict,predict_uncertainty,predict_dist,sample_y,score,log_prob | | | concrete
-MDERRegressor.predict_interval,predict_quantiles | | | concrete any
-MDERRegressor.calibrate | method:pull separate:none | | 0.2 concrete picky any
-MDERRegressor.plot | | | 0.2 concrete any
-MDERRegressor.save,export,load | | | 0.2 concrete picky any
+ensemble.predict | rows:four reduce:none devices:none | MN2 | concrete slow picky
+Ensemble.keep | members:indices | | concrete slow any
+use_all_cores,use_compilation_cache | | | concrete picky any
+MDERRegressor.fit | | | 0.1 concrete slow picky any
+MDERRegressor.predict,predict_uncertainty,predict_dist,sample_y,score,log_prob | | | concrete slow
+MDERRegressor.predict_interval,predict_quantiles | | | concrete slow any
+MDERRegressor.calibrate | method:pull separate:none | | 0.2 concrete slow picky any
+MDERRegressor.plot | | | 0.2 concrete slow any
+MDERRegressor.save,export,load | | | 0.2 concrete slow picky any
 Region.contains,log_volume | | N | concrete any
 fuzz.fit_with_settings | | | 0.5 concrete picky any
-fuzz.open_model_file | | | concrete picky any
+fuzz.open_model_file | | | concrete slow picky any
 persistence.save,load | | | concrete picky any
 """
 
@@ -194,6 +193,11 @@ def student_t(batch):
     return built(StudentT, numbers("+" + batch), numbers(batch + "n"), triangular(batch + "nn"))
 
 
+def covariance(rng, axes):
+    L = triangular("Bnn")(rng, axes)
+    return L @ np.swapaxes(L, -1, -2)
+
+
 def squared_error(output, y):
     return jnp.sum((output - y.astype(output.dtype)) ** 2, axis=-1)
 
@@ -201,18 +205,6 @@ def squared_error(output, y):
 def mean_squared_error(output, y):
     """A loss that is refused before anything is compiled, since it is reduced."""
     return jnp.mean(squared_error(output, y))
-
-
-def use_compilation_cache(directory):
-    """Its namesake, and back again."""
-    before = {
-        name: jax.config.values[name]
-        for name in ("jax_compilation_cache_dir", "jax_persistent_cache_min_compile_time_secs")
-    }
-    try:
-        mder.use_compilation_cache(directory)
-    finally:
-        jax.tree.map(jax.config.update, list(before), list(before.values()))
 
 
 def fit_with_settings(settings, y):
@@ -242,10 +234,10 @@ MEMBERS, TABLE = either(niw("MB"), student_t("MB")), numbers("N2")
 # fmt: off
 KINDS = {
     "mu": numbers("Bn"), "L": triangular("Bnn"), "kappa": numbers("+B"), "nu": nu("B"), "r": numbers("+."),
-    "df": numbers("+B"), "loc": numbers("Bn"), "scale_tril": triangular("Bnn"), "alpha": numbers("+B"), "beta": numbers("+B"),
-    "niw": niw("B"), "gaussian": student_t("B"), "StudentT.self": student_t("B"), "Mixture.self": built(Mixture, MEMBERS),
-    "nig": built(NIG, numbers("B"), *[numbers("+B")] * 3), "Mixture.members": MEMBERS, "sigma": built(
-        lambda L: L @ np.swapaxes(L, -1, -2), triangular("Bnn")),
+    "df": numbers("+B"), "loc": numbers("Bn"), "scale_tril": triangular("Bnn"), "sigma": covariance,
+    "alpha": numbers("+B"), "beta": numbers("+B"), "niw": niw("B"), "gaussian": student_t("B"),
+    "nig": built(NIG, numbers("B"), *[numbers("+B")] * 3), "StudentT.self": student_t("B"),
+    "Mixture.members": MEMBERS, "Mixture.self": built(Mixture, MEMBERS),
     "prediction": either(student_t("N"), niw("N"), built(Mixture, either(niw("MN"), student_t("MN")))),
     "y": numbers("Bn"), "nig.y": numbers("B"), "metrics.y": numbers("Nn"), "calibration.y": numbers("Nn"),
     "plotting.y": numbers("Nn"), "Region.y": numbers("Nn"), "observations": numbers("BKn"), "values": numbers("Bk"),
@@ -264,19 +256,20 @@ KINDS = {
     "table": one_of("slump", "energy"), "folder": one_of(None, "."), "estimator": lambda rng, axes: fitted(),
     "X": TABLE, "Y": TABLE, "MDERRegressor.y": TABLE, "MDERRegressor.self": lambda rng, axes: copy.copy(fitted()),
     "return_std": FLAG, "return_cov": one_of(False), "quantiles": one_of((0.1, 0.9), [0.5]), "n_samples": TWO,
-    "random_state": one_of(0), "sample_weight": numbers("+N"), "extra": one_of({"a": [1]}), "path": one_of("model.mder"),
-    "kind": one_of("calibration", "pit", "predicted_observed", "sparsification", "ellipses"), "checkpoint": NONE,
-    "Region.self": built(Region, numbers("Nn"), triangular("Nnn"), numbers("+N")), "document": one_of({"r": [1.0, None, "a"]}),
-    "arrays": lambda rng, axes: {"a": rng.normal(size=3), "b": np.ones((2, 2), np.float32)}, "directory": NONE,
+    "random_state": one_of(0), "sample_weight": numbers("+N"), "extra": one_of({"a": [1]}), "checkpoint": NONE,
+    "kind": one_of("calibration", "pit", "predicted_observed", "sparsification", "ellipses"), "directory": NONE,
+    "Region.self": built(Region, numbers("Nn"), triangular("Nnn"), numbers("+N")), "path": one_of("model.mder"),
+    "document": one_of({"r": [1.0, None, "a"]}), "arrays": built(lambda a: {"a": a, "b": np.ones(2)}, TABLE),
     "cores": one_of(None, 1), "widths": one_of((2,), [3, 2]), "outputs": TWO, "activation": one_of("relu", "silu"),
-    "link": NONE, "dropout": one_of(0.0, 0.5), "kernel_init": NONE, "bias_init": NONE, "module": one_of(linen.Dense(2)),
-    "rngs": one_of(("dropout",)), "make_module": one_of(lambda rngs: nnx.Linear(2, 2, rngs=rngs)), "network": one_of(LINE),
-    "loss": one_of(*[mean_squared_error] * 19, squared_error), "optimizer": one_of(optax.sgd(0.1)), "epochs": TWO,
-    "batch_size": one_of(2, None), "steps_per_epoch": one_of(None, 2), "weights": numbers("+N"), "patience": TWO,
-    "validation": built(lambda *pair: pair, TABLE, TABLE), "bootstrap": FLAG, "members": TWO, "devices": one_of([]),
-    "progress": one_of(False), "callback": NONE, "callback_every": one_of(None, 1), "checkpoint_every": one_of(None, 1),
-    "ensemble": lambda rng, axes: trained(), "Ensemble.self": lambda rng, axes: trained(), "indices": one_of([0], [1, 0]),
-    "settings": built(dict, one_of(SETTINGS)), "fuzz.y": one_of(np.zeros(3)), "content": lambda rng, axes: hostile_file(rng),
+    "link": NONE, "dropout": one_of(0.0, 0.5), "kernel_init": NONE, "bias_init": NONE, "rngs": one_of(("dropout",)),
+    "module": one_of(linen.Dense(2)), "make_module": one_of(lambda rngs: nnx.Linear(2, 2, rngs=rngs)),
+    "network": one_of(LINE), "loss": one_of(*[mean_squared_error] * 19, squared_error), "epochs": TWO,
+    "optimizer": one_of(optax.sgd(0.1)), "batch_size": one_of(2, None), "steps_per_epoch": one_of(None, 2),
+    "weights": numbers("+N"), "patience": TWO, "validation": built(lambda *pair: pair, TABLE, TABLE),
+    "bootstrap": FLAG, "members": TWO, "devices": one_of([]), "progress": one_of(False), "callback": NONE,
+    "callback_every": one_of(None, 1), "checkpoint_every": one_of(None, 1), "ensemble": lambda rng, axes: trained(),
+    "Ensemble.self": lambda rng, axes: trained(), "indices": one_of([0], [1, 0]), "fuzz.y": one_of(np.zeros(3)),
+    "settings": built(dict, one_of(SETTINGS)), "content": lambda rng, axes: hostile_file(rng),
 }
 
 # ---- How a valid argument is spoilt.
@@ -288,13 +281,15 @@ ODD = (
     np.float32(0.5), np.int8(2), np.array([1, "a"], object), np.datetime64("2020-01-01"), np.array([0.5, 0.5]),
 )
 SPECIAL = (np.nan, np.inf, -np.inf, 0.0, -1.0, 1e300, -1e300, 1e38, 1e-300, 1e-40, 5e-324, 1e8, 1e-8)
-DTYPES = (int, np.int8, np.uint8, bool, complex, np.float16, ml_dtypes.bfloat16, np.float32, object, str, "datetime64[s]")
+DTYPES = (int, np.int8, np.uint8, bool, complex, np.float16, ml_dtypes.bfloat16, object, str, "datetime64[s]")
 HARMLESS = (np.ndarray.tolist, jnp.asarray, lambda a: a.astype(np.float32), lambda a: a.astype(ml_dtypes.bfloat16))
 SHAPES = (
-    lambda a: a[None], lambda a: a[..., None], lambda a: a[0], lambda a: a[..., 0], lambda a: a[:0], lambda a: a[..., :0],
-    lambda a: a[:1], lambda a: a[..., :1], lambda a: np.concatenate([a, a]), lambda a: np.concatenate([a, a[..., :1]], -1),
-    np.ravel, np.transpose, np.sum, lambda a: np.stack([a, a]), lambda a: a[None, None], lambda a: a[[0] * 4],
+    lambda a: a[None], lambda a: a[..., None], lambda a: a[0], lambda a: a[..., 0], lambda a: a[:0], lambda a: a[:1],
+    lambda a: a[..., :0], lambda a: a[..., :1], lambda a: np.concatenate([a, a]), np.ravel, np.transpose, np.sum,
+    lambda a: np.concatenate([a, a[..., :1]], -1), lambda a: np.stack([a, a]), lambda a: a[[0] * 4],
 )
+JSON = (*PLAIN, [], {}, [0], {"a": 1}, 2**70, 1e308, "inf", "nan", -5, [[[]]], ["a", "b"], 3, "x" * 999, [2] * 9999)
+TEXTS = ("", "[]", "1", "null", "{", "[" * 99_999, '{"kind": NaN}', '{"a": ' * 9999, "9" * 9999, '{"kind": "a"}')
 # fmt: on
 
 
@@ -311,7 +306,7 @@ def with_values(rng, array):
 
 
 def spoilt(rng, name, value, draw):
-    """Another value for the argument, and whether it is as good as the first; `draw` makes a valid one of other axes."""
+    """Another value for the argument, and whether it is as good as the first; `draw` makes one of other axes."""
     chance = rng.random()
     if name == "content" or (name == "self" and not isinstance(value, StudentT | Mixture)):
         return value, True
@@ -341,27 +336,11 @@ def spoilt(rng, name, value, draw):
         return (parts if isinstance(value, dict) else make(parts.values())), False
     if name == "key" and chance < 0.5:
         return pick(rng, [jax.random.PRNGKey(0), jax.random.split(jax.random.key(0)), jnp.zeros(2)]), False
-    odd = [
-        other for other in ODD if not (callable(value) and callable(other))
-    ]  # a function's errors are its own affair
+    odd = [other for other in ODD if not (callable(value) and callable(other))]  # whose errors would be its own
     return copy.copy(pick(rng, odd)), False
 
 
 # ---- Model files, sealed with the right checksum whatever they hold.
-
-JSON = (*PLAIN, [], {}, [0], {"a": 1}, 2**70, 1e308, "inf", "nan", -5, [[[]]], ["a", "b"], 3, "x" * 999, [2] * 9999)
-TEXTS = (
-    "",
-    "[]",
-    "1",
-    "null",
-    "{",
-    "[" * 99_999,
-    '{"kind": NaN}',
-    '{"a": ' * 9999,
-    "9" * 9999,
-    '{"kind": "MDERRegressor"}',
-)
 
 
 @functools.cache
@@ -413,7 +392,9 @@ def open_model_file(content):
         X = np.ones((3, model.n_features_in_))
         with warnings.catch_warnings(action="ignore"):
             y = model.predict(X)
-            model.predict_interval(X), model.predict_interval(X, joint=True), model.predict_quantiles(X)
+            model.predict_interval(X), model.predict_quantiles(X)
+            with contextlib.suppress(ValueError):  # parameters may be such that there is none
+                model.predict_interval(X, joint=True)
             model.log_prob(X, y), model.score(X, y), model.sample_y(X), model.predict_dist(X), model.plot(X, y)
             repr(model), str(model.calibration_), model.save("again.mder", model.extra_)
     except ModelFileError:
@@ -466,14 +447,9 @@ def targets():
         family, _, last = names.rpartition(".")
         own = dict(pair.split(":") for pair in kinds.split())
         for short in last.split(","):
-            name, home = (
-                f"{family}.{short}".lstrip("."),
-                {"fuzz": sys.modules[__name__], "Region": sys.modules[__name__]},
-            )
+            name, home = f"{family}.{short}".lstrip("."), {"fuzz": sys.modules[__name__], "Region": mder.estimator}
             function = functools.reduce(getattr, name.removeprefix("fuzz.").split("."), home.get(family, mder))
-            drawn = {
-                argument: kind_of(argument, own.get(argument), family or short) for argument in arguments_of(function)
-            }
+            drawn = {one: kind_of(one, own.get(one), family or short) for one in arguments_of(function)}
             found[name] = Target(name, function, drawn, shapes.split("/"), set(notes.split()))
     return found
 
@@ -489,11 +465,11 @@ def kind_of(argument, word, family):
     return KINDS.get(f"{family}.{argument}") or KINDS[argument]
 
 
-def draw_case(target, seed, number):
+def draw_case(target, seed, number, quick=False):
     rng = np.random.default_rng([seed, zlib.crc32(target.name.encode()), number])
-    traced, valid = "concrete" not in target.notes and rng.random() < 0.5, "picky" not in target.notes
+    traced, valid = "concrete" not in target.notes and (rng.random() < 0.5 or quick), "picky" not in target.notes
     needed = next((int(note[2:]) for note in target.notes if note.startswith("n=")), None)
-    axes = draw_axes(rng, needed, usual=not traced and rng.random() < 0.9)
+    axes = draw_axes(rng, needed, usual=quick or (not traced and (target.share < 1 or rng.random() < 0.95)))
     arguments = {
         name: target.kinds[name](rng, axes)
         for name, known in arguments_of(target.function).items()
@@ -547,12 +523,9 @@ def wrong_error(target, error):
         last = last.tb_next
     code = last.tb_frame.f_code
     raised = dis.opname[code.co_code[last.tb_lasti]] == "RAISE_VARARGS"
-    own = (
-        raised
-        and len(str(error)) >= 10
-        and any(f"{os.sep}{name}{os.sep}" in code.co_filename for name in ("mder_jax", "sklearn"))
-    )
-    return "" if own and isinstance(error, ValueError | TypeError) else f"{type(error).__name__}: {error}"
+    own = raised and any(f"{os.sep}{name}{os.sep}" in code.co_filename for name in ("mder_jax", "sklearn"))
+    good = own and isinstance(error, ValueError | TypeError) and len(str(error)) >= 10
+    return "" if good else f"{type(error).__name__}: {error}"
 
 
 def wrong_result(target, case, result):
@@ -568,10 +541,10 @@ def wrong_result(target, case, result):
     return "" if finite else f"not finite: {result}"
 
 
-def run_cases(name, seed, cases):
+def run_cases(name, seed, cases, quick=False):
     """What came of the cases of one function: how often each word, seconds, and the faults by their numbers."""
     start = time.perf_counter()
-    said = {case: outcome(targets()[name], draw_case(targets()[name], seed, case)) for case in cases}
+    said = {case: outcome(targets()[name], draw_case(targets()[name], seed, case, quick)) for case in cases}
     faults = {case: word for case, word in said.items() if word not in ("returned", "refused")}
     counts = np.array([len(said), *(list(said.values()).count(word) for word in ("returned", "refused")), len(faults)])
     return name, counts, time.perf_counter() - start, faults
@@ -580,6 +553,7 @@ def run_cases(name, seed, cases):
 def configure(strict):
     """Prepare a process: a folder to write in, and JAX as the tests have it or as it comes."""
     os.chdir(tempfile.mkdtemp(prefix="fuzz-"))
+    jax.config.update("jax_compilation_cache_dir", os.getcwd())  # or else `use_compilation_cache` would
     jax.config.update("jax_traceback_filtering", "off")
     if strict:
         jax.config.update("jax_enable_x64", True)
@@ -595,6 +569,7 @@ def plan(cases, only=None):
 
 def run_all(cases, seed, only=None):
     """All cases, the even and the odd ones in a process each; a table, and the number of faults."""
+    os.environ["XLA_FLAGS"] = "--xla_backend_optimization_level=0"  # half the time to compile
     spawn = multiprocessing.get_context("spawn")
     pools = [ProcessPoolExecutor(1, spawn, configure, (strict,)) for strict in (True, False)]
     planned = plan(cases, only)

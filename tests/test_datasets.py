@@ -48,7 +48,7 @@ def test_student_t_follows_scipys():
 
 @pytest.mark.parametrize("make", [datasets.circle, datasets.cubic, datasets.three_points])
 def test_no_points_is_an_error(make):
-    with pytest.raises(ValueError, match="(points|repeats) must be at least 1; got 0"):
+    with pytest.raises(ValueError, match=r"(points|repeats) must be at least 1; got 0"):
         make(KEY, 0)
 
 

@@ -100,6 +100,8 @@ def test_intervals_and_regions_hold_what_they_say(model):
     held = np.stack([region.contains(draws[..., k]) for k in range(200)])
     assert abs(held.mean() - 0.8) < 0.02  # the radius itself is a quantile of 2000 draws
     np.testing.assert_allclose(region.scale_tril @ region.scale_tril.swapaxes(1, 2), model.predict_uncertainty(X).total)
+    with pytest.raises(ValueError, match=r"missing target in 1 of 50 rows, first in row 3; ask about complete rows"):
+        region.contains(np.where(np.arange(50)[:, None] == 3, np.nan, region.centre))
     disc = np.exp(Region(np.zeros((1, 2)), np.eye(2)[None], np.ones(1)).log_volume())
     np.testing.assert_allclose(disc, np.pi)
 

@@ -457,7 +457,7 @@ def test_wrong_arguments():
         metrics.nll(y[:, 0], Mixture(t))
     with pytest.raises(ValueError, match=r"batch shape \(N,\), and the members of a Mixture \(M, N\); got \(3, 6\)"):
         metrics.nll(y, t)
-    with pytest.raises(TypeError, match="a prediction is a StudentT, a NIW or a Mixture; got ndarray"):
+    with pytest.raises(TypeError, match="prediction must be a StudentT, a NIW or a Mixture; got ndarray"):
         metrics.crps(y, y)
     with pytest.raises(ValueError, match=r"level is a probability between 0 and 1; got 90"):
         metrics.coverage(y, Mixture(t), 90)
@@ -471,5 +471,5 @@ def test_wrong_arguments():
         metrics.energy_score(y, Mixture(t), 3)
     with pytest.raises(ValueError, match=r"uncertainty must have shape \(6,\), that of the rows of y; got \(5,\)"):
         metrics.ause(y, Mixture(t), np.ones(5))
-    with pytest.raises(ValueError, match=r"one for each of 2 targets; got \('a',\)"):
+    with pytest.raises(ValueError, match=r"one for each of 2 targets; got \['a'\]"):
         metrics.report(y, Mixture(t), names=["a"])

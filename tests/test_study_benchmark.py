@@ -329,6 +329,8 @@ def test_goals_follow_from_the_numbers():
     calibrated["inside_90%"] = calibrated["inside_90%"] - 0.03
     assert [goal.verdict for goal in goals.rows(worse)] == ["does not hold"] * 3
     assert "holds" in benchmark.report(good) and "NIW ensemble" in benchmark.report(good)
+    mine = {**good, "problems": {"B mine": {**good["problems"]["B ansur2"], "name": "mine"}}}
+    assert "mine" in benchmark.report(mine) and benchmark.plot(mine)["joint"]  # a table with no published numbers
 
 
 def test_the_table_marks_what_is_worse_or_better_than_the_ensemble():
