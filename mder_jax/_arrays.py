@@ -52,7 +52,7 @@ def set_fields(value: Any, **leaves: Any) -> None:
         object.__setattr__(value, name, leaf)
 
 
-def floats(**arguments: ArrayLike) -> list[Array]:
+def floats(**arguments: Any) -> list[Array]:
     """The arguments as arrays of one float dtype; names are for the error message."""
     with np.errstate(over="ignore"):  # 1e300 is infinite in float32
         arrays = {name: _array(name, value) for name, value in arguments.items() if type(value) not in Scalar}
@@ -157,7 +157,7 @@ def target_names(names: Any, n: int) -> tuple[str, ...]:
     """One name for each target: y0, y1, ... for None."""
     if names is None:
         return tuple(f"y{j}" for j in range(n))
-    several = isinstance(names, Iterable) and not isinstance(names, str | bytes) and np.shape(names) != ()
+    several = np.ndim(names) > 0 and isinstance(names, Iterable)
     if not several or len(tuple(names)) != n:
         raise ValueError(f"names must hold one for each of {n} targets; got {names!r:.60}")
     return tuple(str(name) for name in names)

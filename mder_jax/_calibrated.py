@@ -161,12 +161,13 @@ def from_document(document: dict[str, Any], arrays: dict[str, np.ndarray], targe
     fields = document["fit"]
     factors = {name: Scale(*map(float, fields[name])) for name in ("scale", "standard_error", "lower", "upper")}
     rest = {"method": str(fields["method"]), "level": float(fields["level"]), "rows": int(fields["rows"])}
-    scores = tuple(doubles(name, arrays[name]).astype(arrays[name].dtype) for name in ("joint_scores", "target_scores"))
-    if scores[0].ndim != 1 or scores[1].ndim != 2 or scores[1].shape[1] != targets:
-        raise ValueError(f"conformal scores have shapes {[part.shape for part in scores]} for {targets} targets")
-    return Calibration(
-        ScaleFit(**fields | factors | rest), *scores, [_read_check(check) for check in document["checks"]]
+    joint, single = (
+        doubles(name, arrays[name]).astype(arrays[name].dtype) for name in ("joint_scores", "target_scores")
     )
+    if joint.ndim != 1 or single.ndim != 2 or single.shape[1] != targets:
+        raise ValueError(f"conformal scores have shapes {joint.shape} and {single.shape} for {targets} targets")
+    checks = [_read_check(check) for check in document["checks"]]
+    return Calibration(ScaleFit(**fields | factors | rest), joint, single, checks)
 
 
 def _read_check(fields: dict[str, Any]) -> CoverageCheck:

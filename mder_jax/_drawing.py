@@ -187,8 +187,6 @@ def chance(rows: int, share: Any) -> np.ndarray:
 def padded(values: np.ndarray) -> tuple[float, float]:
     """Limits of an axis a little wider than the values that are finite."""
     known = finite(values)
-    if not known.size:
-        raise ValueError(f"there is nothing to draw: of {len(values)} values none is finite")
     low, high = float(known.min()), float(known.max())
     room = 0.04 * (high - low) or 1.0
     return low - room, high + room

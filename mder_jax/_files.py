@@ -32,12 +32,14 @@ def draft(path: pathlib.Path) -> Iterator[pathlib.Path]:
 def as_path(path: str | pathlib.Path) -> pathlib.Path:
     """The path as one of pathlib, or an error that names what it is instead."""
     if not isinstance(path, str | os.PathLike):
-        raise TypeError(f"the path of a file must be a str or a Path; got {path!r:.60}")
+        raise TypeError(f"a path must be a str or a Path; got {path!r:.60}")
     return pathlib.Path(path)
 
 
 def write_whole(path: str | pathlib.Path, content: bytes) -> None:
     """Write a file so that it appears whole or not at all."""
+    if not as_path(path).name:
+        raise ValueError(f"the path of a file must end with its name; got {str(path)!r}")
     with draft(as_path(path)) as beside:
         beside.write_bytes(content)
 
@@ -48,8 +50,8 @@ def occupied(directory: str | pathlib.Path) -> Iterator[None]:
 
     Where the system has no such locks (Windows, some network disks) nobody is kept out.
     """
-    pathlib.Path(directory).mkdir(parents=True, exist_ok=True)
-    with (pathlib.Path(directory) / ".lock").open("w") as file:
+    as_path(directory).mkdir(parents=True, exist_ok=True)
+    with (as_path(directory) / ".lock").open("w") as file:
         try:
             import fcntl
 

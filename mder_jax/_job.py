@@ -161,7 +161,7 @@ def _as_data(parts: dict[str, Any]) -> Data:
 
 def _count(members: int | None, keys: int | None, own: dict[str, Any]) -> int:
     """The number of members, on which all that tell it must agree."""
-    if members is not None and (not is_whole(members) or members < 1):
+    if members is not None and not (is_whole(members) and 1 <= members < 1 << 31):
         raise ValueError(f"members must be a whole number, 1 or more; got {members!r}")
     counts = {name: count for name, count in (("members", members), ("key", keys)) if count is not None}
     for name, value in own.items():

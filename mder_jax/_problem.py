@@ -55,12 +55,19 @@ class Data(NamedTuple):
 def as_data(X: Any, Y: Any, weights: Any = None, validation: Any = None) -> Data:
     """The arguments as arrays; what is on the host stays there, so that it can be checked also while tracing."""
     held_out = check_validation(validation)
+    pair = None if held_out[0] is None else (as_numbers(held_out[0]), as_numbers(held_out[1]))
+    return Data(as_numbers(X), as_numbers(Y), None if weights is None else as_numbers(weights), pair)
 
-    def array(value: Any) -> Any:
-        return value if value is None or isinstance(value, jax.Array) else np.asarray(value)
 
-    pair = None if held_out[0] is None else (array(held_out[0]), array(held_out[1]))
-    return Data(array(X), array(Y), array(weights), pair)
+def as_numbers(value: Any) -> Any:
+    """The value as an array of numbers or booleans, of JAX if it was one."""
+    try:
+        array = value if isinstance(value, jax.Array) else np.asarray(value)
+    except ValueError:  # rows that differ in length
+        raise TypeError(f"data must be arrays of numbers; got {value!r:.60}") from None
+    if not any(jnp.issubdtype(array.dtype, kind) for kind in (jnp.floating, jnp.integer, jnp.bool_)):
+        raise TypeError(f"data must be numbers; got {None if value is None else f'an array of {array.dtype}'}")
+    return array
 
 
 def on_device(data: Data) -> Data:
@@ -142,7 +149,7 @@ def check_settings(settings: Settings, data: Data) -> None:
     counts = {name: getattr(settings, name) for name in ("epochs", "batch_size", "steps_per_epoch", "patience")}
     for name, value in counts.items():
         required = name == "epochs"
-        if (value is None and required) or (value is not None and (not is_whole(value) or value < 1)):
+        if (value is None and required) or (value is not None and not (is_whole(value) and 1 <= value < 1 << 31)):
             raise ValueError(
                 f"{name} must be a whole number, 1 or more{'' if required else ', or None'}; got {value!r}"
             )
@@ -159,6 +166,8 @@ def check_problem(problem: Problem, data: Data, key: Array) -> None:
         raise TypeError(
             f"network must be a Network(init, apply), as made by mlp or from_linen; got {type(network).__name__}"
         )
+    if network.train is not None and not callable(network.train):
+        raise TypeError(f"network.train must be a function of (params, x, key), or None; got {network.train!r:.60}")
     if not callable(loss):
         raise TypeError(f"loss must be a function of (network output, y); got {type(loss).__name__}")
     if not (callable(getattr(optimizer, "init", None)) and callable(getattr(optimizer, "update", None))):
@@ -166,13 +175,23 @@ def check_problem(problem: Problem, data: Data, key: Array) -> None:
             f"optimizer must be an optax optimiser, with init and update, such as optax.adam(1e-3); got {optimizer!r}"
         )
     one = jax.ShapeDtypeStruct((1, *data.X.shape[1:]), jax.dtypes.canonicalize_dtype(data.X.dtype))
-    params = jax.eval_shape(network.init, key, one)
+    params = _shapes_of("network.init", network.init, key, one)
     kinds = [leaf.dtype for leaf in jax.tree.leaves(params)]
     if not kinds or not all(jnp.issubdtype(kind, jnp.floating) for kind in kinds):
         raise ValueError(f"network.init must make parameters that are floats; got {[str(kind) for kind in kinds]}")
-    jax.eval_shape(optimizer.init, params)
+    _shapes_of("optimizer.init", optimizer.init, params)
     for rows in (3, 7):  # two numbers of rows, since one could be the number of targets
         _check_rows(problem, data, key, params, rows)
+
+
+def _shapes_of(name: str, function: Callable[..., Any], *arguments: Any) -> Any:
+    """What a function of the user would return; if it cannot take arrays of these shapes, the error says so."""
+    try:
+        return jax.eval_shape(function, *arguments)
+    except (TypeError, ValueError) as error:
+        shapes = ", ".join(str(leaf.shape) for leaf in jax.tree.leaves(arguments))
+        said = f"{error}\n{name} was called with arrays of shapes {shapes}"
+        raise (TypeError if isinstance(error, TypeError) else ValueError)(said) from error
 
 
 def _check_rows(problem: Problem, data: Data, key: Array, params: Any, rows: int) -> None:
@@ -180,13 +199,13 @@ def _check_rows(problem: Problem, data: Data, key: Array, params: Any, rows: int
         jax.ShapeDtypeStruct((rows, *array.shape[1:]), jax.dtypes.canonicalize_dtype(array.dtype))
         for array in (data.X, data.Y)
     )
-    output = jax.eval_shape(problem.network.apply, params, X)
+    output = _shapes_of("network.apply", problem.network.apply, params, X)
     if problem.network.train is not None:
-        jax.eval_shape(problem.network.train, params, X, key)
+        _shapes_of("network.train", problem.network.train, params, X, key)
     shapes = [leaf.shape for leaf in jax.tree.leaves(output)]
     if any(shape[:1] != (rows,) for shape in shapes):
         raise ValueError(f"network.apply must return arrays with the rows first; got shapes {shapes} for {rows} rows")
-    losses = jax.eval_shape(problem.loss, output, Y)
+    losses = _shapes_of("loss", problem.loss, output, Y)
     shape = getattr(losses, "shape", None)
     if shape != (rows,):
         got = "a mean or sum; leave out the reduction" if shape == () else f"shape {shape} for {rows} rows"

@@ -101,10 +101,10 @@ def three_points(key: Array, repeats: int = 20, noise: tuple[float, float, float
       [0. 0. 1. 1. 3. 3.]
     """
     repeats = whole("repeats", repeats)
-    (noise,) = floats(noise=noise)
-    check_same("noise", noise, (3,), "the three points")
+    (three,) = floats(noise=noise)
+    check_same("noise", three, (3,), "the three points")
     x = jnp.repeat(jnp.array([0.0, 1.0, 3.0]), repeats)[:, None]
-    spread = jnp.repeat(noise.astype(x.dtype), repeats)[:, None]
+    spread = jnp.repeat(three.astype(x.dtype), repeats)[:, None]
     return Table(x, three_points_mean(x) + spread * jax.random.normal(one_key(key), x.shape))
 
 
@@ -126,8 +126,8 @@ def student_t(key: Array, points: int, df: float, scale: float = 1.0, n: int = 1
       >>> print(student_t(jax.random.key(0), 5, df=4.0).shape)
       (5, 1)
     """
-    points, n, scale = whole("points", points), whole("n", n), _number("scale", scale)
-    return StudentT(df, jnp.zeros(n), scale * jnp.eye(n)).sample(key, (points,))
+    points, n = whole("points", points), whole("n", n)
+    return StudentT(df, jnp.zeros(n), _number("scale", scale) * jnp.eye(n)).sample(key, (points,))
 
 
 def real(name: str, folder: str | pathlib.Path | None = None) -> RealTable:

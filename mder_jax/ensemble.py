@@ -99,6 +99,8 @@ def fit_ensemble(
     job = make_job(arguments, settings, key, members)
     job.check()
     intervals = _Intervals(epochs, callback_every, checkpoint_every)
+    if callback is not None and not callable(callback):
+        raise TypeError(f"callback must be a function of a Progress, or None; got {callback!r:.60}")
     run = Run(job, devices)
     with _bar(progress, epochs, job.members) as bar, _checkpoints(checkpoint, job) as store:
         run.start(store)

@@ -169,11 +169,11 @@ def interval_score(y: ArrayLike, interval: Interval, coverage: float, reduce: bo
     if not isinstance(interval, tuple | list) or len(interval) != 2:
         raise TypeError(f"interval must be an Interval(lower, upper); got {type(interval).__name__}")
     y, lower, upper = floats(y=y, lower=interval[0], upper=interval[1])
-    coverage = _share("coverage", coverage, y, below_one=True)
+    alpha = 1 - _share("coverage", coverage, y, below_one=True)
     check_same("lower", lower, y.shape, "y")
     check_same("upper", upper, y.shape, "y")
     outside = jnp.maximum(lower - y, 0.0) + jnp.maximum(y - upper, 0.0)
-    return _reduced(upper - lower + 2 / (1 - coverage) * outside, ~jnp.isnan(y), reduce)
+    return _reduced(upper - lower + 2 / alpha * outside, ~jnp.isnan(y), reduce)
 
 
 def coverage(y: ArrayLike, prediction: Prediction, level: float = 0.9) -> Coverage:
@@ -187,8 +187,7 @@ def coverage(y: ArrayLike, prediction: Prediction, level: float = 0.9) -> Covera
       [0.5] [0.25] 3.290
     """
     y, mixture = prepared(y, prediction)
-    level = _share("level", level, y)
-    return _scores.coverage(y, in_blocks(_scores.interval, y, mixture, _key(None), (), level))
+    return _scores.coverage(y, in_blocks(_scores.interval, y, mixture, _key(None), (), _share("level", level, y)))
 
 
 def joint_coverage(
@@ -204,9 +203,9 @@ def joint_coverage(
       0.5 0.25
     """
     y, mixture = prepared(y, prediction)
-    level = _share("level", level, y)
+    nominal = _share("level", level, y)
     values = joint_pit(y, mixture, key, draws)
-    return _scores.share(_scores.inside(0.0, values, level), _count(y) == mixture.n)
+    return _scores.share(_scores.inside(0.0, values, nominal), _count(y) == mixture.n)
 
 
 def pit(y: ArrayLike, prediction: Prediction) -> Array:

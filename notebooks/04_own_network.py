@@ -42,7 +42,7 @@ import mder_jax as mder
 from mder_jax import metrics, plotting
 
 mder.use_all_cores()  # before anything else: one JAX device for each CPU core
-jax.config.update("jax_disable_most_optimizations", True)  # small programs: compiling takes longer than running
+jax.config.update("jax_disable_most_optimizations", True)  # compiles faster; leave it out for larger networks
 plt.rcParams.update({"figure.dpi": 80, "axes.spines.top": False, "axes.spines.right": False, "legend.frameon": False})
 BLUE, ORANGE, GREY = "#0072B2", "#D55E00", "#666666"
 folder = tempfile.TemporaryDirectory()

@@ -6,12 +6,101 @@ import numpy as np
 import pytest
 
 import mder_jax as mder
+from mder_jax import metrics, plotting
+from mder_jax.estimator import Region
 
 EYE = np.eye(2)
 
 
 def niw(batch=()):
     return mder.NIW(np.zeros((*batch, 2)), np.broadcast_to(EYE, (*batch, 2, 2)), np.ones(batch), np.full(batch, 8.0))
+
+
+def t(batch=(6,)):
+    return mder.predictive(niw(batch))
+
+
+KEY, Y, NIG = jax.random.key(0), np.zeros((6, 2)), mder.NIG(0.0, 1.0, 2.0, 1.0)
+# Each was an error of another kind, or one from the depths of JAX, numpy or Python, until fuzz.py came upon it.
+FOUND_BY_FUZZING = [
+    (lambda: mder.t_cdf("a", 3.0), r"t must hold real numbers; got dtype <U1"),
+    (lambda: mder.t_cdf(None, 3.0), r"t must hold real numbers; got None"),
+    (lambda: mder.t_cdf([[1], [1, 2]], 3.0), r"t must be an array of real numbers; got \[\[1\], \[1, 2\]\]"),
+    (lambda: mder.t_cdf(10**400, 3.0), r"t, df must be below 1e308; got a whole number"),
+    (lambda: mder.t_cdf(KEY, 3.0), r"t must hold real numbers; got dtype key"),
+    (lambda: mder.predictive(8), r"niw must be a NIW; got 8"),
+    (lambda: mder.mder_nll(np.zeros((5, 6)), np.zeros((5, 2))), r"niw must be a NIW; got ndarray"),
+    (lambda: mder.sample(KEY, None), r"niw must be a NIW; got None"),
+    (lambda: mder.to_niw(niw()), r"nig must be a NIG; got NIW"),
+    (lambda: mder.inverse_nig_link("a"), r"nig must be a NIG; got 'a'"),
+    (lambda: mder.gaussian_nll(niw(), Y), r"gaussian must be a StudentT; got NIW"),
+    (lambda: mder.aleatoric(niw(), np.zeros(2)), r"definition must be 'amini2020'.*got ndarray"),
+    (lambda: mder.nig.epistemic(NIG, np.zeros(2)), r"definition must be 'amini2020' or 'meinert2023'; got ndarray"),
+    (lambda: mder.sample(0, niw()), r"key must be one random key such as.*got 0"),
+    (lambda: t().sample(jax.random.split(KEY)), r"key must be one random key.*got key<fry> of shape \(2,\)"),
+    (lambda: mder.Mixture(niw((2,))).sample(np.zeros(2)), r"key must be one random key.*got float64 of shape \(2,\)"),
+    (lambda: t().sample(KEY, -1), r"shape must be at least 0; got -1"),
+    (lambda: t().sample(KEY, 2.5), r"shape must be a whole number or several; got 2\.5"),
+    (lambda: t().sample(KEY, [2**40]), r"shape must be below 2\^31; got 1099511627776"),
+    (lambda: mder.num_outputs("2"), r"n, the number of targets, must be a whole number.*got '2'"),
+    (lambda: mder.tril_size(True), r"n must be a whole number.*got True"),
+    (lambda: mder.unpack_tril(np.zeros(3), -3), r"n must be at least 1; got -3"),
+    (lambda: mder.log_gamma_ratio(1.0, 0.5), r"n must be a whole number.*got 0\.5"),
+    (lambda: mder.half_logdet(1.0), r"L must have shape \(\.\.\., n, n\) with n >= 1; got \(\)"),
+    (lambda: mder.whiten(np.stack([EYE] * 3), np.zeros((4, 2))), r"batch shapes do not agree: L \(3,\), d \(4,\)"),
+    (lambda: mder.couple(Y, np.stack([EYE] * 6), np.full(6, 8.0), np.ones(2)), r"r must have shape \(6,\).*got \(2,\)"),
+    (lambda: t().interval(np.full(2, 0.5)), r"coverage must have shape \(\), that of one number; got \(2,\)"),
+    (lambda: mder.Mixture(niw((2,))).member("a"), r"i must be a whole number.*got 'a'"),
+    (lambda: mder.Mixture(niw((2,))).log_prob(0.0), r"y must have shape \(\.\.\., 2\).*got \(\)"),
+    (lambda: mder.Mixture(niw((2,))).region_radius(0.5, KEY, 0), r"draws must be at least 1; got 0"),
+    (lambda: mder.niw_link(np.zeros(6), 2, nu_max="a"), r"nu_max must hold real numbers; got dtype <U1"),
+    (lambda: mder.nig_link(np.zeros(4), floor=1e300), r"floor must be a number from 0 to 1e30; got 1e\+300"),
+    (lambda: mder.inverse_nig_link(NIG, 2), r"n = 2 targets has shape \(\.\.\., 2\); got \(\)"),
+    (lambda: mder.der_loss(NIG, 0.0, lam=[1.0]), r"lam must have shape \(\).*got \(1,\)"),
+    (lambda: metrics.energy_score(Y, t(), draws=2.5), r"draws must be a whole number.*got 2\.5"),
+    (lambda: metrics.variogram_score(Y, t(), p=-1.0), r"p is a power above 0; got -1\.0"),
+    (lambda: metrics.interval_score(Y, None, 0.5), r"interval must be an Interval\(lower, upper\); got NoneType"),
+    (lambda: metrics.interval_score(Y, (Y, Y), 1), r"coverage is a probability, 0 or more and below 1; got 1"),
+    (lambda: metrics.coverage(Y, t(), [0.5, 0.9]), r"level must have shape \(\).*got \(2,\)"),
+    (lambda: metrics.ence(Y, t(), bins=0), r"bins must be at least 1; got 0"),
+    (lambda: metrics.calibration_curve(Y, t(), levels=None), r"levels must be a whole number.*got None"),
+    (lambda: metrics.report(Y, t(), names=5), r"names must hold one for each of 2 targets; got 5"),
+    (lambda: metrics.nll_scorer(None, Y, Y), r"the estimator must have predict_dist.*got NoneType"),
+    (lambda: mder.rescale(t(), 2.0), r"scale must be a Scale; got 2\.0"),
+    (lambda: mder.fit_scale(t(), Y, level="a"), r"level must hold real numbers; got dtype <U1"),
+    (lambda: mder.conformal_radius(t(), Y, None), r"coverage must hold real numbers; got None"),
+    (lambda: mder.fit_scale(mder.StudentT(1e-320, Y, [EYE] * 6), Y + 1, "posterior"), r"not finite in float64"),
+    (lambda: mder.datasets.circle(KEY, 2.5), r"points must be a whole number.*got 2\.5"),
+    (lambda: mder.datasets.cubic(KEY, noise="a"), r"noise must hold real numbers; got dtype <U1"),
+    (lambda: mder.datasets.three_points(KEY, noise=(0.1,)), r"noise must have shape \(3,\).*got \(1,\)"),
+    (lambda: mder.datasets.real([]), r"no table is named \[\]"),
+    (lambda: mder.datasets.real("energy", 5), r"folder must be a path, or None; got 5"),
+    (lambda: plotting.pit(Y, t(), ax="a"), r"ax must be matplotlib Axes.*got str"),
+    (lambda: plotting.pit(Y, t(), names=5), r"names must hold one for each of 2 targets; got 5"),
+    (lambda: plotting.ellipses(t(), rows="a"), r"rows must be numbers from 0 to 5, or a mask; got 'a'"),
+    (lambda: plotting.bands(np.arange(6.0), t(), coverage="a"), r"coverage must hold real numbers; got dtype <U1"),
+    (lambda: mder.mlp(None, 2), r"widths and outputs must be whole numbers above 0; got None and 2"),
+    (lambda: mder.mlp((2,), 2, dropout="a"), r"dropout must hold real numbers; got dtype <U1"),
+    (lambda: mder.mlp((2,), 2, link=3), r"link must be a function, or None; got 3"),
+    (lambda: mder.from_linen(3), r"module must be a Flax Linen module.*got 3"),
+    (
+        lambda: mder.from_linen(mder.Network(len, len), rngs="dropout"),
+        r"rngs must be a list of the names.*got 'dropout'",
+    ),
+    (lambda: mder.from_nnx(None), r"make_module must be a function.*got None"),
+    (lambda: mder.predict(None, Y), r"ensemble must be a Ensemble; got None"),
+    (lambda: mder.use_all_cores("2"), r"cores must be a whole number, 1 or more; got '2'"),
+    (lambda: mder.use_compilation_cache(3), r"directory must be a path, or None; got 3"),
+    (lambda: mder.persistence.load(None), r"a path must be a str or a Path; got None"),
+    (lambda: mder.persistence.save("", {}, {}), r"the path of a file must end with its name; got ''"),
+    (lambda: mder.persistence.save("a", {"a": object()}, {}), r"the document must be a dict of what JSON can hold"),
+    (lambda: mder.persistence.save("a", {}, [1]), r"arrays must be a dict of arrays by name; got \[1\]"),
+    (lambda: mder.persistence.save("a", {}, {"a": "b"}), r"array a must hold numbers or booleans; got 'b'"),
+    (
+        lambda: Region(Y, np.stack([EYE] * 6), np.ones(6)).contains(np.zeros(2)),
+        r"y must have shape \(6, 2\).*got \(2,\)",
+    ),
+]
 
 
 @pytest.mark.parametrize(
@@ -75,6 +164,7 @@ def niw(batch=()):
         (lambda: mder.joint_radius(0.9, 3.0, 0), r"at least 1; got 0"),
         (lambda: mder.unpack_tril(jnp.zeros(5), 3), r"3 x 3 lower triangle has 6 entries; got shape \(5,\)"),
         (lambda: mder.nig.total_evidence(mder.NIG(0.0, 1.0, 2.0, 1.0), "mine"), r"got 'mine'"),
+        *FOUND_BY_FUZZING,
     ],
 )
 def test_message_quotes_what_was_wrong(call, quoted):

@@ -368,12 +368,18 @@ def test_bad_rows_to_predict_are_named(value, message):
         ({"optimizer": mder.PerMember(1e-3, optax.adam)}, "members as first axis; optimizer has shapes"),
         ({"X": mder.PerMember(np.stack([X] * 4 + [np.where(X > 1, np.inf, X)]))}, "member 4: X must be finite"),
         ({"callback": print, "callback_every": 0}, "callback_every must be a whole number, 1 or more"),
+        ({"members": 2**70}, "members must be a whole number"),
         ({"devices": []}, "devices is empty; None means all of them"),
+        ({"devices": "cpu"}, "devices must be a list such as jax.devices().*got 'cpu'"),
+        ({"callback": 3}, "callback must be a function of a Progress, or None; got 3"),
+        ({"X": None}, "data must be numbers; got an array of object|got None"),
+        ({"X": [[1.0], [1.0, 2.0]]}, "data must be arrays of numbers"),
+        ({"checkpoint": 5}, "a path must be a str or a Path; got 5"),
     ],
 )
 def test_bad_arguments_are_named(changes, message, monkeypatch):
     monkeypatch.setattr(_devices.Layout, "compile", lambda *_: pytest.fail("it went on to compile"))
-    with pytest.raises(ValueError, match=message):
+    with pytest.raises((ValueError, TypeError), match=message):
         fit_ensemble(**changes)
 
 
@@ -387,6 +393,10 @@ def test_keep_refuses_nothing():
     result = fit_ensemble(epochs=1)
     with pytest.raises(ValueError, match="no member is left"):
         result.keep([])
+    with pytest.raises(ValueError, match="members must be numbers from 0 to 4, or a mask; got 'a'"):
+        result.keep("a")
+    with pytest.raises(TypeError, match="reduce must be a function of the stacked outputs, or None; got 3"):
+        mder.predict(result, X, reduce=3)
     assert len(result.keep(2)) == 1
 
 

@@ -177,6 +177,11 @@ def test_text_columns_are_named():
         ({"nu_max": 1.0}, "nu_max"),
         ({"learning_rate_init": float("nan")}, "learning_rate_init must be"),
         ({"alpha": "much"}, "alpha must be"),
+        ({"alpha": 10**400}, "alpha must be"),
+        ({"r": float("inf")}, "r must be a number above 0; got inf"),
+        ({"activation": ["relu"]}, "activation must be one of"),
+        ({"batch_size": np.ones(2)}, "batch_size must be 'auto' or"),
+        ({"random_state": -1}, "random_state must be None, a generator or a seed"),
     ],
 )
 def test_bad_settings(change, message, data):
@@ -207,6 +212,26 @@ def test_bad_tables(data, model):
         model.predict(X, return_std=True, return_cov=True)
     with pytest.raises(ValueError, match="n_samples"):
         model.sample_y(X, 0)
+    with pytest.raises(ValueError, match="requires y to be passed, but the target y is None"):
+        model.score(X, None)
+    with pytest.raises(ValueError, match=r"X must be finite and below 3.4e38; got 1e\+300"):
+        model.predict(np.full((1, 3), 1e300))
+    with pytest.raises(ValueError, match="X must be a table of numbers; could not convert string"):
+        model.predict([["a", "b", "c"]])
+    with pytest.raises(TypeError, match="X must be a table of numbers; float"):
+        model.predict({"a": 1})
+    with pytest.raises(ValueError, match=r"sample_weight must have shape \(300,\), one per row; got \(2,\)"):
+        model.score(X, Y, sample_weight=[1.0, 2.0])
+    with pytest.raises(TypeError, match="quantiles must hold real numbers"):
+        model.predict_quantiles(X, "median")
+    with pytest.raises(ValueError, match="random_state must be None, a generator or a seed"):
+        model.sample_y(X, random_state=-1)
+
+
+def test_rows_far_beyond_the_training_data_give_no_warning(model):
+    assert model.predict(np.full((1, 3), 1e38)).shape == (1, 2)
+    with pytest.raises(ValueError, match="a region needs a positive definite predictive covariance"):
+        model.predict_interval(np.full((1, 3), 1e38), joint=True)
 
 
 @pytest.mark.slow

@@ -11,6 +11,7 @@ import jax
 import numpy as np
 import pytest
 from cases import long
+from safetensors.numpy import save as as_safetensors
 
 from mder_jax import MDERRegressor, persistence
 from mder_jax.persistence import ModelFileError
@@ -162,6 +163,16 @@ def test_a_huge_file_is_not_read(content, tmp_path):
         lambda document: document.pop("scale"),
         lambda document: document.update(scale=[1.0]),
         lambda document: document.update(calibration={"fit": {}}),
+        lambda document: document["calibration"]["fit"].update(level="most"),
+        lambda document: document["calibration"]["checks"][0].update(interval=[1.0]),
+        lambda document: document["fitted"].update(n_features_in_=2),
+        lambda document: document["fitted"].update(flat_="no"),
+        lambda document: document["fitted"].update(target_names_=["a"]),
+        lambda document: document["fitted"].update(n_rows_="many"),
+        lambda document: document.update(feature_names="abc"),
+        lambda document: document["design"].update(r=-1.0),
+        lambda document: document["design"].update(nu_max=1.0),
+        lambda document: document["design"].update(widths=[8] * 100_000),  # to build so many layers would take hours
     ],
 )
 def test_files_that_do_not_fit_together(change, model, tmp_path):
@@ -180,9 +191,22 @@ def test_arrays_that_do_not_fit(model, tmp_path):
         lambda arrays: arrays.update({"params/layers_0/kernel": np.zeros((3, 3, 9), np.float32)}),
         lambda arrays: arrays.update({"params/extra/kernel": np.zeros(1, np.float32)}),
         lambda arrays: arrays.update({"params/strange": np.zeros(1, np.float32)}),
+        lambda arrays: arrays.update({"inputs/std": np.ones(3, bool)}),
+        lambda arrays: arrays.update({"joint_scores": np.ones((2, 2))}),
+        lambda arrays: arrays.update({"target_scores": np.ones((2, 3))}),
     ):
         with pytest.raises(ModelFileError):
             MDERRegressor.load(resealed(model, tmp_path, nothing, change))
+
+
+@pytest.mark.parametrize("text", ["", "[]", "null", "{", "[" * 100_000, "9" * 10_000])
+def test_a_document_that_is_none_is_refused_though_its_checksum_is_right(text, tmp_path):
+    head = {"format": persistence.FORMAT, "sha256": persistence._digest(text, {}), "document": text}
+    path = tmp_path / "sealed.mder"
+    path.write_bytes(as_safetensors({}, {persistence.DOCUMENT: json.dumps(head)}))
+    for read in (persistence.load, persistence.read_document, MDERRegressor.load):
+        with pytest.raises(ModelFileError, match=r"is damaged|is not a model file"):
+            read(path)
 
 
 def test_ten_thousand_mutated_files(content, tmp_path):

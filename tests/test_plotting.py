@@ -321,6 +321,12 @@ def test_wrong_arguments_are_named(x, y, student, draw, message):
         draw(x, y, student)
 
 
+def test_an_infinite_observation_does_not_stretch_the_axes(y, student):
+    far = np.asarray(y).copy()
+    far[0, 0] = np.inf
+    assert np.isfinite(plotting.predicted_observed(far, student).get_xlim()).all()
+
+
 def test_nu_needs_a_niw(x, student, mixture):
     with pytest.raises(TypeError, match="got Mixture"):
         plotting.nu_gate(x, mixture)
