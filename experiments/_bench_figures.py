@@ -4,8 +4,7 @@ from typing import Any
 
 import numpy as np
 
-from experiments._bench_goals import joint as joint_problems
-from experiments._bench_goals import univariate as univariate_differences
+from experiments._bench_goals import joint as joint_problems, univariate as univariate_differences
 from experiments._bench_methods import ENSEMBLE, METHODS
 from experiments._bench_report import EQUAL_ELSEWHERE, ORDER, difference, grown
 from experiments._figures import new_figure

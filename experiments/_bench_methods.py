@@ -7,8 +7,7 @@ from typing import Any, NamedTuple
 import jax
 import numpy as np
 
-from experiments import _bench_neural as neural
-from experiments import _bench_others as others
+from experiments import _bench_neural as neural, _bench_others as others
 from experiments._bench_neural import KINDS, Recipe
 from experiments._bench_scores import Forecast, Members, OneByOne, gaussians
 from experiments._bench_tasks import Tasks, set_apart

@@ -8,8 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from mder_jax._files import DRAFT
-from mder_jax._files import write_whole as write
+from mder_jax._files import DRAFT, write_whole as write
 
 MARK = ".mder_jax_experiments"
 PART = "_page.json"  # a study's part of the page

@@ -12,8 +12,7 @@ import sys
 from dataclasses import dataclass
 from typing import Any
 
-from experiments import _bench_cells as cells
-from experiments import _pool, _progress
+from experiments import _bench_cells as cells, _pool, _progress
 from experiments._claims import Claim
 from experiments._options import option
 from experiments._store import ResultsError

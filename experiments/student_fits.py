@@ -9,8 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from experiments import _student_fits_figures as figures
-from experiments import _student_fits_integrals as integrals
+from experiments import _student_fits_figures as figures, _student_fits_integrals as integrals
 from experiments._claims import Claim, decide, shown
 from experiments._options import option
 

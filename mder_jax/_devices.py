@@ -8,8 +8,7 @@ from typing import Any
 import jax
 import numpy as np
 from jax import Array, lax
-from jax.sharding import Mesh, NamedSharding
-from jax.sharding import PartitionSpec as P
+from jax.sharding import Mesh, NamedSharding, PartitionSpec as P
 
 from mder_jax._arrays import is_whole
 

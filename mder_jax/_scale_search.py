@@ -12,6 +12,7 @@ from jax.scipy.special import logsumexp
 from jax.typing import ArrayLike
 
 from mder_jax import _gamma, linalg
+from mder_jax.mixture import from_centre
 from mder_jax.student_t import StudentT
 
 # The prior of ln factor is normal around 0 with this standard deviation: 95 % between 1/50 and 50.
@@ -22,12 +23,6 @@ _UNDETERMINED = 20.0
 _DROP, _COARSEST, _FINEST = 16.0, 21, 101
 # Few rows make a ragged posterior and are quick; many a smooth one: so many member densities are spent on the grid.
 _DENSITIES = 1e8
-
-
-def from_centre(means: Array) -> Array:
-    """μ_i − μ̄, (M, ...); exactly 0 where all members agree."""
-    apart = means - means[:1]
-    return apart - jnp.mean(apart, axis=0, keepdims=True)
 
 
 def log_normal(log_factor: np.ndarray, error: np.ndarray, level: float) -> tuple[np.ndarray, ...]:

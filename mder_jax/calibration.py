@@ -21,7 +21,7 @@ from jax.typing import ArrayLike
 from mder_jax import _scale_search, linalg
 from mder_jax._arrays import check_above, check_option, check_same, check_type, floats, floats_with, plain_number
 from mder_jax._scale_search import finite_rows, first, likelihood, posterior
-from mder_jax.mixture import Mixture, as_mixture
+from mder_jax.mixture import Mixture, as_mixture, from_centre
 from mder_jax.niw import NIW
 from mder_jax.student_t import StudentT
 
@@ -110,8 +110,8 @@ def _widen(t: StudentT | NIW, within: Array) -> StudentT | NIW:
 def _spread_out(members: StudentT | NIW, between: Array) -> StudentT | NIW:
     stretch = jnp.sqrt(between) - 1  # exactly nothing happens for 1
     if isinstance(members, StudentT):
-        return replace(members, loc=members.loc + stretch * _scale_search.from_centre(members.loc))
-    return replace(members, mu=members.mu + stretch * _scale_search.from_centre(members.mu))
+        return replace(members, loc=members.loc + stretch * from_centre(members.loc))
+    return replace(members, mu=members.mu + stretch * from_centre(members.mu))
 
 
 def fit_scale(
@@ -180,7 +180,7 @@ def _held_out(prediction: StudentT | NIW | Mixture, y: ArrayLike) -> tuple[Mixtu
 def _check_separable(mixture: Mixture, method: Method) -> None:
     if method == "pull":
         raise ValueError("pulls see only the total covariance; separate=True needs 'likelihood' or 'posterior'")
-    if not np.any(_scale_search.from_centre(mixture.components().loc)):
+    if not np.any(from_centre(mixture.components().loc)):
         raise ValueError(
             f"separate=True needs members whose means differ; here {mixture.size} member(s) agree in every row,"
             " so no data can tell a factor on the spread between them"

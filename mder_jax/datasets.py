@@ -11,8 +11,7 @@ from jax.typing import ArrayLike
 
 from mder_jax import _real_tables
 from mder_jax._arrays import check_same, floats, one_key, one_number, whole
-from mder_jax._real_tables import MissingTableError as MissingTableError
-from mder_jax._real_tables import RealTable
+from mder_jax._real_tables import MissingTableError as MissingTableError, RealTable
 from mder_jax.student_t import StudentT
 
 __all__ = ["REAL_TABLES", "MissingTableError", "RealTable", "Table", "circle", "circle_covariance", "circle_mean"]

@@ -10,9 +10,7 @@ import jax.numpy as jnp
 from jax import Array
 from jax.typing import ArrayLike
 
-from mder_jax import linalg
-from mder_jax import nig as _nig
-from mder_jax import niw as _niw
+from mder_jax import linalg, nig as _nig, niw as _niw
 from mder_jax._arrays import check_same, check_type, floats, floats_with, one_number
 from mder_jax.nig import NIG
 from mder_jax.niw import NIW

@@ -131,7 +131,7 @@ class Mixture:
           -1.6121
         """
         (y,) = floats(y=y)
-        check_event("y", y, (self.n,), f"the members' loc {self.members.batch_shape} + ({self.n},)")
+        check_event("y", y, (self.n,), f"loc {(*self.batch_shape, self.n)}")
         asked = jnp.zeros(y.shape[:-1], bool) if missing else jnp.any(jnp.isnan(y), axis=-1)
 
         def of_member(t: StudentT) -> Array:
@@ -186,9 +186,7 @@ class Mixture:
           >>> print(mixture.epistemic_between())  # (3² + 3²)/2
           [[9.]]
         """
-        means = self.components().mean()
-        apart = means - means[:1]  # first from one of them: exactly 0 if all are equal, and no digit lost if nearly
-        apart = apart - jnp.mean(apart, axis=0, keepdims=True)
+        apart = from_centre(self.components().mean())
         return jnp.mean(apart[..., :, None] * apart[..., None, :], axis=0)
 
     def epistemic(self) -> Array:
@@ -240,7 +238,7 @@ class Mixture:
           2.0
         """
         mixture, (y,) = floats_with(self, y=y)
-        check_event("y", y, (self.n,), f"the members' loc {self.members.batch_shape} + ({self.n},)")
+        check_event("y", y, (self.n,), f"loc {(*self.batch_shape, self.n)}")
         batch = common_batch(y=y.shape[:-1], mean=self.batch_shape)
         d = same_rank(y, batch, 1) - same_rank(mixture.mean(), batch, 1)
         factor = jnp.broadcast_to(linalg.cholesky(mixture.total()), (*d.shape, self.n))
@@ -347,6 +345,12 @@ def as_mixture(prediction: StudentT | NIW | Mixture) -> Mixture:
     if isinstance(prediction, Mixture):
         return prediction
     return Mixture(jax.tree.map(lambda leaf: leaf[None], prediction))
+
+
+def from_centre(means: Array) -> Array:
+    """μ_i − μ̄, (M, ...)."""
+    apart = means - means[:1]  # first from one of them: exactly 0 if all are equal, and no digit lost if nearly
+    return apart - jnp.mean(apart, axis=0, keepdims=True)
 
 
 def _quantile(t: StudentT, tail: Array, sign: Array) -> Array:

@@ -190,12 +190,16 @@ class StudentT:
           >>> print(f"{t.log_prob(jnp.array([0.0, jnp.nan]), missing=True):.4f}")  # -ln π
           -1.1447
         """
+        t, d = self._from_loc(y)
+        L, df = jnp.broadcast_to(t.scale_tril, (*d.shape, self.n)), jnp.broadcast_to(t.df, d.shape[:-1])
+        return log_density(L, d, df, jnp.ones_like(df), ~jnp.isnan(d) if missing else None)
+
+    def _from_loc(self, y: ArrayLike) -> tuple["StudentT", Array]:
+        """The t in the dtype of both, and y − loc, (..., n), with the batch axes that y has in front."""
         t, (y,) = floats_with(self, y=y)
         check_event("y", y, (self.n,), f"loc {self.loc.shape}")
         batch = common_batch(y=y.shape[:-1], loc=self.batch_shape)
-        d = jnp.broadcast_to(same_rank(y, batch, 1) - same_rank(t.loc, batch, 1), (*batch, self.n))
-        L, df = jnp.broadcast_to(t.scale_tril, (*d.shape, self.n)), jnp.broadcast_to(t.df, batch)
-        return log_density(L, d, df, jnp.ones_like(df), ~jnp.isnan(d) if missing else None)
+        return t, jnp.broadcast_to(same_rank(y, batch, 1) - same_rank(t.loc, batch, 1), (*batch, self.n))
 
     def mean(self) -> Array:
         """E[y] = loc, (..., n); infinite for df ≤ 1, as in scipy.
@@ -285,16 +289,9 @@ class StudentT:
           >>> print(StudentT(df=5.0, loc=jnp.zeros(2), scale_tril=2 * jnp.eye(2)).mahalanobis(jnp.array([6.0, 8.0])))
           5.0
         """
-        q = self._squared_distance(y)
-        return root(q)
-
-    def _squared_distance(self, y: ArrayLike) -> Array:
-        t, (y,) = floats_with(self, y=y)
-        check_event("y", y, (self.n,), f"loc {self.loc.shape}")
-        batch = common_batch(y=y.shape[:-1], loc=self.batch_shape)
-        d = jnp.broadcast_to(same_rank(y, batch, 1) - same_rank(t.loc, batch, 1), (*batch, self.n))
-        white = linalg.whiten(jnp.broadcast_to(t.scale_tril, (*batch, self.n, self.n)), d)
-        return jnp.sum(white * white, axis=-1)
+        t, d = self._from_loc(y)
+        white = linalg.whiten(jnp.broadcast_to(t.scale_tril, (*d.shape, self.n)), d)
+        return root(jnp.sum(white * white, axis=-1))
 
     def marginal_scale(self) -> Array:
         """√S_jj, the scale (not the standard deviation) of each target's t, (..., n).
@@ -313,11 +310,8 @@ class StudentT:
           >>> print(t.cdf(jnp.array([0.0, 1.0])).round(4))  # the upper quartile of a Cauchy is 1
           [0.5  0.75]
         """
-        t, (y,) = floats_with(self, y=y)
-        check_event("y", y, (self.n,), f"loc {self.loc.shape}")
-        batch = common_batch(y=y.shape[:-1], loc=self.batch_shape)
-        y, loc, scale = (same_rank(array, batch, 1) for array in (y, t.loc, t.marginal_scale()))
-        standard = (y - loc) / scale
+        t, d = self._from_loc(y)
+        standard = d / jnp.broadcast_to(t.marginal_scale(), d.shape)
         return special.t_cdf(standard, jnp.broadcast_to(t.df[..., None], standard.shape))
 
     def ppf(self, p: ArrayLike) -> Array:

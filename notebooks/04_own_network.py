@@ -35,8 +35,7 @@ import jax.numpy as jnp
 import matplotlib.pyplot as plt
 import numpy as np
 import optax
-from flax import linen as nn
-from flax import nnx
+from flax import linen as nn, nnx
 
 import mder_jax as mder
 from mder_jax import metrics, plotting

@@ -9,8 +9,7 @@ import pytest
 import scipy.optimize
 import scipy.stats
 from cases import long
-from hypothesis import given, settings
-from hypothesis import strategies as st
+from hypothesis import given, settings, strategies as st
 
 import mder_jax as mder
 

@@ -5,8 +5,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 from cases import long
-from flax import linen as nn
-from flax import nnx
+from flax import linen as nn, nnx
 from scipy import stats
 
 import mder_jax as mder

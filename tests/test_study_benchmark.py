@@ -12,17 +12,19 @@ from cases import long
 from scipy import stats
 
 import mder_jax as mder
-from experiments import _bench_cells as cells
-from experiments import _bench_compare as compare
-from experiments import _bench_goals as goals
-from experiments import _bench_methods as methods
-from experiments import _bench_neural as neural
-from experiments import _bench_others as others
-from experiments import _bench_problems as problems
-from experiments import _bench_report as report
-from experiments import _bench_scores as scores
-from experiments import _bench_tasks as tasks_of
-from experiments import benchmark
+from experiments import (
+    _bench_cells as cells,
+    _bench_compare as compare,
+    _bench_goals as goals,
+    _bench_methods as methods,
+    _bench_neural as neural,
+    _bench_others as others,
+    _bench_problems as problems,
+    _bench_report as report,
+    _bench_scores as scores,
+    _bench_tasks as tasks_of,
+    benchmark,
+)
 from experiments.__main__ import main
 from mder_jax._job import take
 

@@ -7,10 +7,13 @@ import pytest
 from scipy import integrate, stats
 
 import mder_jax as mder
-from experiments import _degeneration_claims as ledger
-from experiments import _degeneration_manifold as manifold
-from experiments import _degeneration_training as training
-from experiments import _store, degeneration
+from experiments import (
+    _degeneration_claims as ledger,
+    _degeneration_manifold as manifold,
+    _degeneration_training as training,
+    _store,
+    degeneration,
+)
 from experiments._claims import FAILS, HOLDS, IN_PART
 from experiments._degeneration_manifold import DF, FACTOR, WIDTH
 

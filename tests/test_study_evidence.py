@@ -8,9 +8,7 @@ import pytest
 from scipy import stats
 
 import mder_jax as mder
-from experiments import _evidence_checks as checks
-from experiments import _niw_formulas as paper
-from experiments import _options, _store, evidence
+from experiments import _evidence_checks as checks, _niw_formulas as paper, _options, _store, evidence
 from experiments._claims import FAILS, HOLDS, IN_PART
 from experiments._niw_formulas import Prior
 

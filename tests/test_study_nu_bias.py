@@ -8,10 +8,13 @@ import pytest
 from scipy import optimize, stats
 
 import mder_jax as mder
-from experiments import _nu_bias_claims as ledger
-from experiments import _nu_bias_fits as fitting
-from experiments import _store, nu_bias
-from experiments import _student_fits_integrals as integrals
+from experiments import (
+    _nu_bias_claims as ledger,
+    _nu_bias_fits as fitting,
+    _store,
+    _student_fits_integrals as integrals,
+    nu_bias,
+)
 
 
 @pytest.fixture(autouse=True, scope="module")

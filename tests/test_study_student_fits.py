@@ -4,8 +4,7 @@ import numpy as np
 import pytest
 from scipy import integrate, special, stats
 
-from experiments import _store, student_fits
-from experiments import _student_fits_integrals as integrals
+from experiments import _store, _student_fits_integrals as integrals, student_fits
 
 
 @pytest.fixture(scope="module")

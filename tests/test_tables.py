@@ -10,8 +10,7 @@ import pandas as pd
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
+from hypothesis import given, settings, strategies as st
 
 from mder_jax import _tables
 from mder_jax._encoding import Column, Encoding, Rows, prediction_columns, prediction_names, read_rows
