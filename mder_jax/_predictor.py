@@ -300,7 +300,10 @@ class Predictor:
 
     def region(self, X: np.ndarray, coverage: float, radius: np.ndarray | None = None) -> Region:
         """The ellipsoid of all targets; its radius by the predictive distribution unless one is given."""
-        parts = self.uncertainty(X)
+        parts, needed = self.uncertainty(X), "a region needs a positive definite predictive covariance"
+        unknown = ~np.isfinite(parts.total).all(axis=(1, 2))  # numpy factorises infinities without a word
+        if unknown.any():
+            raise ValueError(f"{needed}; it is not finite in row {unknown.argmax()}")
         if radius is None:
             keys = iter(list(jax.random.split(jax.random.key(0), -(-len(X) // BLOCK))))
             radius = self.each_block(X, lambda mixture: _radius(mixture, np.float32(coverage), next(keys)))
@@ -308,9 +311,7 @@ class Predictor:
         try:
             return Region(parts.mean, np.linalg.cholesky(parts.total), radii)
         except np.linalg.LinAlgError:
-            rows = np.flatnonzero(~np.isfinite(parts.total).all(axis=(1, 2)))
-            where = f"it is not finite in row {rows[0]}" if rows.size else "it is singular to rounding in some row"
-            raise ValueError(f"a region needs a positive definite predictive covariance; {where}") from None
+            raise ValueError(f"{needed}; it is singular to rounding in some row") from None
 
     def sample(self, X: np.ndarray, key: Array, draws: int) -> np.ndarray:
         """Joint draws, (N, n, draws)."""

@@ -235,7 +235,8 @@ class MDERRegressor(RegressorMixin, BaseEstimator):
           >>> print(u.mean.shape, u.aleatoric.shape, u.epistemic.shape, u.std.shape)
           (30, 2) (30, 2, 2) (30, 2, 2) (30, 2)
         """
-        found = self.predictor_.uncertainty(self._for_prediction(X))
+        X = self._for_prediction(X)
+        found = self.predictor_.uncertainty(X)
         return found._replace(mean=self._shaped(found.mean))
 
     def predict_interval(self, X: Any, coverage: float = 0.9, joint: bool = False) -> Interval | Region:
