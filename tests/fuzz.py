@@ -322,7 +322,7 @@ def spoilt(rng, name, value, draw):
         leaves[place] = jnp.asarray(with_values(rng, leaves[place]))
         return jax.tree.unflatten(structure, leaves), False
     if isinstance(value, np.ndarray) and chance < 0.85:
-        with contextlib.suppress(IndexError, ValueError), warnings.catch_warnings(action="ignore"):
+        with contextlib.suppress(IndexError, ValueError, OverflowError), warnings.catch_warnings(action="ignore"):
             if chance < 0.25:
                 return with_values(rng, value), False
             if chance < 0.4:
@@ -546,6 +546,8 @@ def run_cases(name, seed, cases, quick=False):
     start = time.perf_counter()
     said = {case: outcome(targets()[name], draw_case(targets()[name], seed, case, quick)) for case in cases}
     faults = {case: word for case, word in said.items() if word not in ("returned", "refused")}
+    if not quick:
+        jax.clear_caches()  # or else the programs of a long run take gigabytes
     counts = np.array([len(said), *(list(said.values()).count(word) for word in ("returned", "refused")), len(faults)])
     return name, counts, time.perf_counter() - start, faults
 
