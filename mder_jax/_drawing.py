@@ -10,6 +10,7 @@ from jax.typing import ArrayLike
 
 from mder_jax import metrics
 from mder_jax._arrays import check_index, check_same, floats, plain_number, target_names
+from mder_jax._scores import Prediction
 from mder_jax.mixture import Mixture
 
 if TYPE_CHECKING:
@@ -157,10 +158,10 @@ def probability(coverage: float) -> float:
     return coverage
 
 
-def joint_pit(y: Array, mixture: Mixture) -> np.ndarray:
+def joint_pit(y: ArrayLike, prediction: Prediction) -> np.ndarray:
     """Joint PIT of the rows that are complete and have a covariance."""
     complete = ~np.isnan(np.asarray(y)).any(axis=1)
-    return finite(np.asarray(metrics.joint_pit(y, mixture))[complete])
+    return finite(np.asarray(metrics.joint_pit(y, prediction))[complete])
 
 
 def finite(values: Any) -> np.ndarray:

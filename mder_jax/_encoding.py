@@ -151,7 +151,7 @@ class _Cells(NamedTuple):
         else:
             numbers = self.values
         # Not "safe": whole numbers beyond 2^53 lose digits, which is no reason to refuse them.
-        found = _numpy(pc.cast(numbers, pa.float64(), safe=False))
+        found = as_numpy(pc.cast(numbers, pa.float64(), safe=False))
         self._refuse(np.abs(found) > np.finfo(np.float32).max, "must be finite and below 3.4e38; it is")
         return found
 
@@ -161,17 +161,17 @@ class _Cells(NamedTuple):
         if self.column.kind == "boolean":
             numbers = pc.coalesce(booleans_of(text), numbers)
         wrong = pc.and_(text.is_valid(), numbers.is_null())
-        self._refuse(_numpy(wrong), f"must be a {self.column.kind}; it is")
+        self._refuse(as_numpy(wrong), f"must be a {self.column.kind}; it is")
         return numbers
 
     def _one_hot(self) -> np.ndarray:
         checked_type(self.table, pa.field(self.column.name, self.values.type))
         text = text_of(self.values)
-        self._refuse_missing(_numpy(text.is_null()))
+        self._refuse_missing(as_numpy(text.is_null()))
         known = self.column.categories
         place = pc.index_in(text, pa.array(known, pa.string()))
-        self._refuse(_numpy(place.is_null()), f"must be one of {listed(known)}, as in training; it is")
-        return _numpy(place)[:, None] == np.arange(len(known))
+        self._refuse(as_numpy(place.is_null()), f"must be one of {listed(known)}, as in training; it is")
+        return as_numpy(place)[:, None] == np.arange(len(known))
 
     def _refuse_missing(self, missing: np.ndarray) -> None:
         if missing.any():
@@ -186,7 +186,8 @@ class _Cells(NamedTuple):
         return f"{self.table.path}, {place}: column {quoted(self.column.name)}"
 
 
-def _numpy(values: pa.Array) -> np.ndarray:
+def as_numpy(values: pa.Array) -> np.ndarray:
+    """The column as an array of numpy."""
     return values.to_numpy(zero_copy_only=False)
 
 

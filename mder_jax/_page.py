@@ -6,15 +6,15 @@ import io
 import itertools
 import math
 import warnings
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING, Any
 
 import jax
 import numpy as np
 
-from mder_jax import _scores, metrics, plotting
+from mder_jax import _drawing, _scores, plotting
 from mder_jax._arrays import check_same, floats
-from mder_jax._report import Report
+from mder_jax._report import Report, cells
 from mder_jax._scores import Estimate, Prediction
 from mder_jax.mixture import Mixture
 from mder_jax.student_t import Interval
@@ -141,19 +141,10 @@ def _scores_section(report: Report, own: Estimate) -> str:
 def _scores_table(names: Sequence[str], scores: Iterable[tuple[str, Any, str]]) -> str:
     head = [_cell("", "th"), *(_cell(name, "th", "number") for name in names), _cell("", "th")]
     rows = [
-        [_cell(label, "th"), *(_cell(text, "td", "number") for text in _texts(values)), _cell(about, "td", "about")]
+        [_cell(label, "th"), *(_cell(text, "td", "number") for text in cells(values)), _cell(about, "td", "about")]
         for label, values, about in scores
     ]
     return _table([head], rows)
-
-
-def _texts(values: Any) -> Iterator[str]:
-    """Each target's value, with its standard error if there is one."""
-    if isinstance(values, Estimate):
-        for value, error in zip(*map(np.atleast_1d, values), strict=True):
-            yield f"{value:.4g} ± {error:.2g}"
-    else:
-        yield from (f"{value:.4g}" for value in np.asarray(values))
 
 
 def _calibration_section(y: np.ndarray, prediction: Prediction, names: Sequence[str]) -> str:
@@ -168,8 +159,7 @@ def _calibration_section(y: np.ndarray, prediction: Prediction, names: Sequence[
             "PIT of each target: flat at 1 if right, a hill if too uncertain, a valley if too certain, a slope if off.",
         ),
     ]
-    complete = np.isfinite(y).all(axis=1)
-    if y.shape[1] > 1 and np.isfinite(np.asarray(metrics.joint_pit(y, prediction))[complete]).any():
+    if y.shape[1] > 1 and _drawing.joint_pit(y, prediction).size:
         text = "Joint PIT of all targets: flat at 1 if right, falling if too uncertain, rising if too certain."
         figures.insert(1, _figure(plotting.pit(y, prediction, joint=True), text))
     return _figures(figures)

@@ -3,6 +3,7 @@
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
+import numpy as np
 from jax import Array
 
 from mder_jax._scores import CalibrationCurve, Coverage, Estimate, Sparsification
@@ -41,16 +42,16 @@ class Report(NamedTuple):
     def __str__(self) -> str:
         at = f" at {self.level:g}"
         joint = [
-            ("nll", [self.nll]),
-            ("energy score", [self.energy_score]),
-            ("variogram score", [self.variogram_score]),
-            ("joint coverage" + at, [self.joint_coverage]),
+            ("nll", self.nll),
+            ("energy score", self.energy_score),
+            ("variogram score", self.variogram_score),
+            ("joint coverage" + at, self.joint_coverage),
         ]
         single = [
             ("rmse", self.rmse),
-            ("crps", _each(self.crps)),
-            ("interval score" + at, _each(self.interval_score)),
-            ("coverage" + at, _each(Estimate(*self.coverage[:2]))),
+            ("crps", self.crps),
+            ("interval score" + at, self.interval_score),
+            ("coverage" + at, Estimate(*self.coverage[:2])),
             ("mean width" + at, self.coverage.width),
             ("calibration error", self.calibration_error),
             ("ence", self.ence),
@@ -61,21 +62,18 @@ class Report(NamedTuple):
         return _table(f"{rows} rows", ["all targets"], joint) + "\n\n" + _table("each target", self.names, single)
 
 
-def _each(estimate: Estimate) -> list[Estimate]:
-    """An estimate of several targets as one for each."""
-    return [Estimate(*both) for both in zip(*estimate, strict=True)]
-
-
 def _table(title: str, names: Sequence[str], rows: Sequence[tuple[str, Any]]) -> str:
     """Lines of a label and a cell for each name, in columns."""
-    lines = [[title, *names], *([label, *map(_cell, values)] for label, values in rows)]
+    lines = [[title, *names], *([label, *cells(values)] for label, values in rows)]
     widths = [max(map(len, column)) for column in zip(*lines, strict=True)]
     return "\n".join(
         "  ".join(cell.ljust(width) for cell, width in zip(line, widths, strict=True)).rstrip() for line in lines
     )
 
 
-def _cell(value: Array | Estimate) -> str:
-    if isinstance(value, Estimate):
-        return f"{value.value:.4g} ± {value.standard_error:.2g}"
-    return f"{value:.4g}"
+def cells(values: Array | Estimate) -> list[str]:
+    """Each target's value, with its standard error if there is one."""
+    if isinstance(values, Estimate):
+        both = zip(*map(np.atleast_1d, values), strict=True)
+        return [f"{value:.4g} ± {error:.2g}" for value, error in both]
+    return [f"{value:.4g}" for value in np.asarray(values)]

@@ -7,7 +7,18 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from mder_jax._encoding import REMEDY, Column, Encoding, Rows, booleans_of, checked_type, is_text, numbers_of, text_of
+from mder_jax._encoding import (
+    REMEDY,
+    Column,
+    Encoding,
+    Rows,
+    as_numpy,
+    booleans_of,
+    checked_type,
+    is_text,
+    numbers_of,
+    text_of,
+)
 from mder_jax._tables import Table, TableError, quoted
 
 DATE = re.compile(r"(\d{4}[-/.]\d{1,2}[-/.]\d{1,2}|\d{1,2}[-/.]\d{1,2}[-/.]\d{2,4})([T ].*)?|\d{1,2}:\d{2}(:\d{2}.*)?")
@@ -25,19 +36,15 @@ class _Survey:
 
     def add(self, text: pa.Array, first_row: int) -> None:
         """Take more of its rows into account."""
-        other = _mask(pc.and_(text.is_valid(), numbers_of(text).is_null()))
+        other = as_numpy(pc.and_(text.is_valid(), numbers_of(text).is_null()))
         self.texts += len(text) - text.null_count
         self.numbers += len(text) - text.null_count - int(other.sum())
-        self.booleans += int(_mask(booleans_of(text).is_valid()).sum())
+        self.booleans += int(as_numpy(booleans_of(text).is_valid()).sum())
         if self.first_text is None and other.any():
             row = int(other.argmax())
             self.first_text = (first_row + row, text[row].as_py())
         if len(self.different) <= MOST_CATEGORIES:
             self.different.update(text.drop_null().unique().to_pylist())
-
-
-def _mask(values: pa.Array) -> np.ndarray:
-    return values.to_numpy(zero_copy_only=False)
 
 
 def learn(table: Table, features: Sequence[str], targets: Sequence[str]) -> tuple[Encoding, int]:

@@ -190,10 +190,10 @@ def _checked_names(path: pathlib.Path, names: Sequence[str]) -> list[str]:
     return named
 
 
-def quoted(value: object, longest: int = 60) -> str:
+def quoted(value: object) -> str:
     """A value as it is shown in a message: in quotes, without control characters, not longer than a line."""
     text = str(value)
-    return repr(text if len(text) <= longest else text[:longest] + "…")
+    return repr(text if len(text) <= 60 else text[:60] + "…")
 
 
 def require_columns(table: Table, names: Iterable[str], where: str) -> None:
@@ -211,10 +211,10 @@ def _suggestion(name: str, names: Sequence[str]) -> str:
     return f" (did you mean {quoted(by_lower_case[near[0]])}?)" if near else ""
 
 
-def listed(values: Sequence[str], most: int = 10) -> str:
+def listed(values: Sequence[str]) -> str:
     """The first few of some names, quoted."""
-    more = f" and {len(values) - most} more" if len(values) > most else ""
-    return ", ".join(quoted(value) for value in values[:most]) + more
+    more = f" and {len(values) - 10} more" if len(values) > 10 else ""
+    return ", ".join(quoted(value) for value in values[:10]) + more
 
 
 def check_output(path: pathlib.Path, force: bool) -> None:

@@ -30,7 +30,7 @@ from mder_jax._arrays import (
     check_within,
     floats,
     floats_with,
-    is_key,
+    one_key,
     one_number,
     plain_number,
     target_names,
@@ -417,11 +417,7 @@ def _predicted(estimator: Any, X: Any, y: Any) -> tuple[Array, Prediction]:
 
 
 def _key(key: Array | None) -> Array:
-    if key is None:
-        return jax.random.key(0)
-    if not is_key(key) or key.ndim:
-        raise TypeError(f"key must be one typed random key such as jax.random.key(0); got {key!r}")
-    return key
+    return jax.random.key(0) if key is None else one_key(key)
 
 
 def _share(name: str, value: ArrayLike, like: Array, below_one: bool = False) -> Array:

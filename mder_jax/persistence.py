@@ -89,12 +89,6 @@ def load(path: str | pathlib.Path) -> tuple[dict[str, Any], dict[str, np.ndarray
     return _document(path, head), arrays
 
 
-def read_document(path: str | pathlib.Path) -> dict[str, Any]:
-    """The document alone, without reading the arrays (and so without the checksum)."""
-    path = as_path(path)
-    return _document(path, _read_head(path))
-
-
 def _document(path: pathlib.Path, head: dict[str, Any]) -> dict[str, Any]:
     try:
         document = json.loads(head["document"])

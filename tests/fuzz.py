@@ -386,8 +386,6 @@ def open_model_file(content):
     path = pathlib.Path("hostile.mder")
     path.write_bytes(content)
     try:
-        with contextlib.suppress(ModelFileError):
-            persistence.read_document(path)
         model = MDERRegressor.load(path)
         X = np.ones((3, model.n_features_in_))
         with warnings.catch_warnings(action="ignore"):

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 import scipy.optimize
 import scipy.stats
-from cases import long
+from cases import factors, long
 
 import mder_jax as mder
 from mder_jax._scale_search import PRIOR_SD
@@ -19,12 +19,6 @@ from mder_jax.calibration import (
     rescale,
 )
 from mder_jax.mixture import Mixture
-
-
-def factors(rng, batch, n):
-    L = np.tril(rng.normal(size=(*batch, n, n)) * 0.4)
-    L[..., range(n), range(n)] = np.exp(0.3 * rng.normal(size=(*batch, n)))
-    return jnp.asarray(L)
 
 
 def student(rows, n=2, df=8.0, seed=0):
@@ -322,9 +316,9 @@ def test_the_fit_prints_its_factors():
 
 
 @pytest.mark.parametrize("joint", [True, False])
-@pytest.mark.parametrize("count, coverage", [(19, 0.88)])
-def test_conformal_coverage_is_exact_though_the_scale_is_wrong(joint, count, coverage):
+def test_conformal_coverage_is_exact_though_the_scale_is_wrong(joint):
     """A new score is below the k-th of N with probability k/(N+1), so c ≤ coverage ≤ c + 1/(N+1)."""
+    count, coverage = 19, 0.88
     fresh, simulations, t = 400, 500, student(count, n=2, df=5.0)
     held_out = jax.vmap(lambda key: rescale(t, Scale(7.0)).sample(key))(
         jax.random.split(jax.random.key(0), simulations)

@@ -69,7 +69,7 @@ def test_a_real_table_is_read_from_a_folder(tables, monkeypatch):
     assert np.array_equal(datasets.real("slump").Y, table.Y)
 
 
-def test_a_missing_table_says_where_it_was_looked_for(tables, monkeypatch):
+def test_a_missing_table_says_where_it_was_looked_for(tables):
     folder, _ = tables
     with pytest.raises(
         datasets.MissingTableError, match=r"kin8nm is not here: the environment variable MDER_DATA is not"

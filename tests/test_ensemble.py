@@ -325,7 +325,7 @@ def test_each_member_stops_early_on_its_own():
     assert result.epochs == result.stopped_at.max() + 1 < 40
 
 
-def test_prediction_in_blocks(monkeypatch):
+def test_prediction_in_blocks():
     result = fit_ensemble()
     grid = RNG.normal(size=(103, 2)).astype(np.float32)
     whole = mder.predict(result, grid)
@@ -398,13 +398,3 @@ def test_keep_refuses_nothing():
     with pytest.raises(TypeError, match="reduce must be a function of the stacked outputs, or None; got 3"):
         mder.predict(result, X, reduce=3)
     assert len(result.keep(2)) == 1
-
-
-def test_readme_example_end_to_end():
-    schedule = optax.piecewise_constant_schedule(1e-2, {30: 0.1})
-    network = mder.mlp((8,), mder.num_outputs(2), link=lambda raw: mder.niw_link(raw, n=2))
-    result = fit_ensemble(epochs=20, network=network, loss=mder.mder_nll, optimizer=optax.adam(schedule))
-    mixture = mder.Mixture(mder.predict(result, X))
-    assert mixture.mean().shape == (27, 2) and mixture.total().shape == (27, 2, 2)
-    within, between = mixture.epistemic_within(), mixture.epistemic_between()
-    np.testing.assert_allclose(mixture.epistemic(), within + between, rtol=1e-6)

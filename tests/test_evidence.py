@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 import scipy.optimize
 import scipy.stats
-from cases import long
+from cases import factors, long
 from hypothesis import given, settings, strategies as st
 
 import mder_jax as mder
@@ -18,8 +18,7 @@ SIZES = (1, 2, 3, 5, 8, 16, 32)
 
 def example(n, seed=0, batch=(), dtype=jnp.float64):
     rng = np.random.default_rng(seed)
-    L = np.tril(rng.normal(size=(*batch, n, n)) / np.sqrt(n))
-    L[..., range(n), range(n)] = np.exp(0.3 * rng.normal(size=(*batch, n)))
+    L = factors(rng, batch, n, below=n**-0.5)
     niw = mder.NIW(
         jnp.asarray(rng.normal(size=(*batch, n)), dtype),
         jnp.asarray(L, dtype),
@@ -167,17 +166,14 @@ def test_printed_forms_are_all_equal(n):
 def test_evidence_is_the_integral_for_one_target():
     """eq:modev1 by quadrature over (μ, ln σ²)."""
     niw = mder.NIW(jnp.array([0.3]), jnp.array([[0.8]]), 2.0, 4.5)
-    u, w = np.polynomial.legendre.leggauss(400)
-    mean, log_variance = 0.3 + 12 * u, 8 * u
-    mesh_mean, mesh_log = (mesh.ravel() for mesh in np.meshgrid(mean, log_variance, indexing="ij"))
-    batched = jax.tree.map(lambda leaf: jnp.broadcast_to(leaf, (mesh_mean.size, *leaf.shape)), niw)
-    variance = np.exp(mesh_log)
-    prior = mder.log_prob(batched, jnp.asarray(mesh_mean[:, None]), jnp.asarray(variance[:, None, None]))
-    y = 1.1
-    likelihood = scipy.stats.norm.logpdf(y, mesh_mean, np.sqrt(variance))
-    weight = np.outer(12 * w, 8 * w).ravel() * variance
-    integral = np.sum(weight * np.exp(np.asarray(prior) + likelihood))
-    np.testing.assert_allclose(np.log(integral), float(mder.log_evidence(niw, jnp.array([y]))), atol=2e-4)
+    step, y = 0.15, 1.1  # of the trapezoidal rule in z = (μ − μ₀) √(κ/σ²) and u = ln(σ²/Ψ)
+    z, u = (mesh.ravel() for mesh in np.meshgrid(np.arange(-12, 12, step), np.arange(-9, 45, step)))
+    variance = 4.5 * 0.8**2 * np.exp(u)
+    mean = 0.3 + z * np.sqrt(variance / 2)
+    prior = mder.log_prob(niw, jnp.asarray(mean[:, None]), jnp.asarray(variance[:, None, None]))
+    likelihood = scipy.stats.norm.logpdf(y, mean, np.sqrt(variance))
+    integral = step**2 * np.sum(variance**1.5 / np.sqrt(2) * np.exp(np.asarray(prior) + likelihood))
+    np.testing.assert_allclose(np.log(integral), float(mder.log_evidence(niw, jnp.array([y]))), rtol=1e-10)
 
 
 @pytest.mark.parametrize("n", [2, long(3)])

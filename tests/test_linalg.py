@@ -6,7 +6,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from cases import long
+from cases import factors, long
 from jax.test_util import check_grads
 
 from mder_jax import linalg
@@ -15,10 +15,7 @@ SIZES = (1, 2, 3, 4, 5, 8, 9, 17, 32)
 
 
 def factor(n, batch=(4,), seed=0):
-    rng = np.random.default_rng(seed)
-    L = np.tril(rng.normal(size=(*batch, n, n)) / np.sqrt(n))
-    L[..., range(n), range(n)] = np.exp(0.3 * rng.normal(size=(*batch, n)))
-    return jnp.asarray(L)
+    return factors(np.random.default_rng(seed), batch, n, below=n**-0.5)
 
 
 def test_pack_and_unpack_are_inverse_and_row_major():

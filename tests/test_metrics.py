@@ -10,7 +10,7 @@ import pytest
 import scipy.stats
 import scoringrules
 import uncertainty_toolbox
-from cases import long
+from cases import factors, long
 
 import mder_jax as mder
 from mder_jax import _scores, metrics
@@ -25,9 +25,8 @@ ROW_SCORES = ("nll", "crps", "energy_score", "variogram_score", "joint_pit", "pi
 
 def members(size=3, rows=6, n=2, df=(2.5, 4.0, 7.0, np.inf, 30.0), seed=0):
     rng = np.random.default_rng(seed)
-    L = np.tril(rng.normal(size=(size, rows, n, n)) * 0.4)
-    L[..., range(n), range(n)] = np.exp(0.3 * rng.normal(size=(size, rows, n)))
-    return mder.StudentT(np.resize(df, (rows, size)).T, jnp.asarray(rng.normal(size=(size, rows, n))), jnp.asarray(L))
+    L = factors(rng, (size, rows), n)
+    return mder.StudentT(np.resize(df, (rows, size)).T, jnp.asarray(rng.normal(size=(size, rows, n))), L)
 
 
 def one(t, i=0):

@@ -6,18 +6,12 @@ import numpy as np
 import pytest
 import scipy.optimize
 import scipy.stats
-from cases import long
+from cases import factors, long
 
 import mder_jax as mder
 from mder_jax.mixture import Mixture
 
 DFS = (2.5, 4.0, 7.0, np.inf, 30.0)
-
-
-def factors(rng, batch, n):
-    L = np.tril(rng.normal(size=(*batch, n, n)) * 0.4)
-    L[..., range(n), range(n)] = np.exp(0.3 * rng.normal(size=(*batch, n)))
-    return jnp.asarray(L)
 
 
 def students(size=3, batch=(), n=2, df=None, seed=0):
@@ -142,7 +136,7 @@ def test_close_means_far_from_zero_keep_their_digits():
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("members", [long(students(3, n=2, df=9.0)), niws(3, n=2, nu=10.0)], ids=["t", "niw"])
+@pytest.mark.parametrize("members", [students(3, n=2, df=9.0), niws(3, n=2, nu=10.0)], ids=["t", "niw"])
 def test_samples_have_the_stated_moments_and_quantiles(members):
     mixture = Mixture(members)
     draws = np.asarray(mixture.sample(jax.random.key(3), (200_000,)))
@@ -397,7 +391,7 @@ def test_median_of_members_at_one_place_moves_with_them():
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("method", ["ppf", *(long(name) for name in ("log_prob", "cdf", "total", "std"))])
+@pytest.mark.parametrize("method", ["ppf", "log_prob", "cdf", "total", "std"])
 def test_single_precision_is_near_double(method):
     members, y = niws(4, batch=(50,), n=3), np.random.default_rng(5).normal(size=(50, 3))
     single = jax.tree.map(lambda leaf: leaf.astype(jnp.float32), members)

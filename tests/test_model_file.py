@@ -48,7 +48,7 @@ def test_what_is_loaded_is_what_was_saved(model, tmp_path):
     assert loaded.get_params() == model.get_params()
     assert loaded.extra_ == {"columns": ["a", "é"]}
     assert str(loaded.calibration_) == str(model.calibration_)
-    assert persistence.read_document(path)["members"] == 3
+    assert persistence.load(path)[0]["members"] == 3
     assert sorted(os.listdir(tmp_path)) == ["model.mder"]
     loaded.save(tmp_path / "again.mder", loaded.extra_)
     ours, theirs = (persistence.load(tmp_path / name)[1] for name in ("model.mder", "again.mder"))
@@ -204,7 +204,7 @@ def test_a_document_that_is_none_is_refused_though_its_checksum_is_right(text, t
     head = {"format": persistence.FORMAT, "sha256": persistence._digest(text, {}), "document": text}
     path = tmp_path / "sealed.mder"
     path.write_bytes(as_safetensors({}, {persistence.DOCUMENT: json.dumps(head)}))
-    for read in (persistence.load, persistence.read_document, MDERRegressor.load):
+    for read in (persistence.load, MDERRegressor.load):
         with pytest.raises(ModelFileError, match=r"is damaged|is not a model file"):
             read(path)
 

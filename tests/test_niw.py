@@ -9,7 +9,7 @@ import numpy as np
 import numpyro.distributions as numpyro_dist
 import pytest
 import scipy.stats
-from cases import long
+from cases import factors, long
 
 import mder_jax as mder
 from mder_jax import nig
@@ -17,12 +17,11 @@ from mder_jax import nig
 
 def example(n, batch=(), seed=0, nu=None):
     rng = np.random.default_rng(seed)
-    L = np.tril(rng.normal(size=(*batch, n, n)) * 0.4)
-    L[..., range(n), range(n)] = np.exp(0.3 * rng.normal(size=(*batch, n)))
+    L = factors(rng, batch, n)
     free = n + 3 + np.exp(rng.normal(size=batch))
     return mder.NIW(
         jnp.asarray(rng.normal(size=(*batch, n))),
-        jnp.asarray(L),
+        L,
         jnp.asarray(np.exp(rng.normal(size=batch))),
         jnp.asarray(free if nu is None else np.full(batch, float(nu))),
     )

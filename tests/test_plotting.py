@@ -9,6 +9,7 @@ import matplotlib.pyplot as plt
 import numpy as np
 import pytest
 import scipy.stats
+from cases import factors
 from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure
 from matplotlib.path import Path
@@ -19,12 +20,6 @@ from mder_jax import _drawing, plotting
 N, n = 40, 3
 
 
-def factors(rng, batch):
-    L = np.tril(0.4 * rng.normal(size=(*batch, n, n)))
-    L[..., range(n), range(n)] = np.exp(0.3 * rng.normal(size=(*batch, n)))
-    return jnp.asarray(L)
-
-
 def normal(rng, *shape):
     return jnp.asarray(rng.normal(size=shape))
 
@@ -32,21 +27,21 @@ def normal(rng, *shape):
 @pytest.fixture(scope="module")
 def student():
     rng = np.random.default_rng(0)
-    return mder.StudentT(jnp.asarray(3 + 5 * rng.uniform(size=N)), 2 * normal(rng, N, n), factors(rng, (N,)))
+    return mder.StudentT(jnp.asarray(3 + 5 * rng.uniform(size=N)), 2 * normal(rng, N, n), factors(rng, (N,), n))
 
 
 @pytest.fixture(scope="module")
 def niw():
     rng = np.random.default_rng(1)
     kappa, nu = (jnp.asarray(low + 4 * rng.uniform(size=N)) for low in (0.5, n + 2))
-    return mder.NIW(2 * normal(rng, N, n), factors(rng, (N,)), kappa, nu)
+    return mder.NIW(2 * normal(rng, N, n), factors(rng, (N,), n), kappa, nu)
 
 
 @pytest.fixture(scope="module")
 def mixture():
     rng = np.random.default_rng(2)
     kappa, nu = (jnp.asarray(low + 4 * rng.uniform(size=(3, N))) for low in (0.5, n + 3))
-    return mder.Mixture(mder.NIW(normal(rng, 3, N, n), factors(rng, (3, N)), kappa, nu))
+    return mder.Mixture(mder.NIW(normal(rng, 3, N, n), factors(rng, (3, N), n), kappa, nu))
 
 
 @pytest.fixture(scope="module")

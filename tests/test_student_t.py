@@ -6,16 +6,15 @@ import numpy as np
 import numpyro.distributions as numpyro_dist
 import pytest
 import scipy.stats
-from cases import long
+from cases import factors, long
 
 import mder_jax as mder
 
 
 def example(n, df=4.5, batch=(), seed=0):
     rng = np.random.default_rng(seed)
-    L = np.tril(rng.normal(size=(*batch, n, n)) * 0.4)
-    L[..., range(n), range(n)] = np.exp(0.3 * rng.normal(size=(*batch, n)))
-    return mder.StudentT(df, jnp.asarray(rng.normal(size=(*batch, n))), jnp.asarray(L))
+    L = factors(rng, batch, n)
+    return mder.StudentT(df, jnp.asarray(rng.normal(size=(*batch, n))), L)
 
 
 def scipy_t(t):
