@@ -16,7 +16,8 @@ import pyarrow as pa
 
 import mder_jax
 from mder_jax import _encoding, _survey, _tables
-from mder_jax._encoding import Encoding, Rows
+from mder_jax._arrays import target_names
+from mder_jax._encoding import Column, Encoding, Rows
 from mder_jax._files import write_whole
 from mder_jax._tables import Table
 
@@ -42,6 +43,7 @@ def train(options: argparse.Namespace) -> Result:
         if held_out is not None:
             model.calibrate(held_out.X, held_out.Y)
         _save(model, options.out, {"encoding": encoding.to_json()})
+    missing = sum(int(np.isnan(part.Y).sum()) for part in (data, held_out) if part is not None)
     result = {
         "model": str(options.out),
         "members": model.members,
@@ -50,10 +52,12 @@ def train(options: argparse.Namespace) -> Result:
         "calibration": None if held_out is None else _calibration(model),
         "features": [column.name for column in encoding.features],
         "targets": encoding.target_names,
+        "missing_targets": missing,
         "seconds": round(time.monotonic() - start, 3),
     }
     sizes = f"{model.members} members, {len(data.X):,} rows, {len(encoding.features)} features"
-    text = f"{options.out}: {sizes}, {len(encoding.targets)} targets, {result['seconds']:.1f} s"
+    gaps = f" ({missing:,} values missing)" if missing else ""
+    text = f"{options.out}: {sizes}, {len(encoding.targets)} targets{gaps}, {result['seconds']:.1f} s"
     return result, text if held_out is None else f"{text}\n{model.calibration_}"
 
 
@@ -218,7 +222,8 @@ def evaluate(options: argparse.Namespace) -> Result:
     intervals = _interval_coverage(data.Y, *interval)
     scores = {name: value for name, value in report._asdict().items() if name not in PER_ROW}
     result = {"rows": rows, "rows_used": len(data.X), **scores, "intervals": intervals}
-    covered = _coverage_line(encoding, intervals, options.coverage)
+    kind = "the model's own quantiles" if model.calibration_ is None else "conformal"
+    covered = _coverage_line(encoding, intervals, f"{options.coverage:g} ({kind})")
     return result, "\n\n".join(part for part in (drawn, str(report), covered) if part)
 
 
@@ -255,10 +260,10 @@ def _interval_coverage(Y: np.ndarray, lower: np.ndarray, upper: np.ndarray) -> d
     return {"coverage": share, "standard_error": np.sqrt(share * (1 - share) / size)}
 
 
-def _coverage_line(encoding: Encoding, intervals: dict[str, np.ndarray], coverage: float) -> str:
+def _coverage_line(encoding: Encoding, intervals: dict[str, np.ndarray], coverage: str) -> str:
     shares = zip(encoding.target_names, intervals["coverage"], intervals["standard_error"], strict=True)
     each = ", ".join(f"{name} {share:.3f} ± {error:.3f}" for name, share, error in shares)
-    return f"inside the intervals of mder predict at {coverage:g}: {each}"
+    return f"inside the intervals of mder predict at {coverage}: {each}"
 
 
 def info(options: argparse.Namespace) -> Result:
@@ -266,23 +271,32 @@ def info(options: argparse.Namespace) -> Result:
     from mder_jax import persistence
 
     about, _ = persistence.load(options.model)
-    return about, "\n".join(_outline(about))
+    return about, "\n".join(_outline(options.model, _estimator().MDERRegressor.load(options.model), about))
 
 
-def _outline(value: dict[str, Any], indent: str = "") -> Iterator[str]:
-    """A line per entry, nested ones indented; an entry that is one of a list takes one line."""
-    for name, entry in value.items():
-        if isinstance(entry, dict) and entry:
-            yield f"{indent}{name}:"
-            yield from _outline(entry, indent + "  ")
-        elif isinstance(entry, list) and entry and isinstance(entry[0], dict):
-            yield f"{indent}{name}:"
-            yield from (f"{indent}  {', '.join(f'{key} {_short(part[key])}' for key in part)}" for part in entry)
-        else:
-            yield f"{indent}{name}: {_short(entry)}"
+def _outline(path: pathlib.Path, model: Any, about: dict[str, Any]) -> Iterator[str]:
+    """What one would ask first; the rest is in the JSON."""
+    design, usual = model.predictor_.design, type(model)().get_params()
+    encoding = Encoding.from_json(model.extra_["encoding"]) if "encoding" in model.extra_ else None
+    targets = encoding.target_names if encoding else target_names(model.target_names_, design.targets)
+    chosen = {name: value for name, value in model.get_params().items() if value != usual[name]}
+    versions = about.get("versions") or {}
+    yield f"{path}: {model.predictor_.members} networks with hidden layers of {_joined(design.widths, ' and ')}"
+    yield f"targets:   {_tables.listed(targets)}"
+    if encoding:
+        yield f"features:  {', '.join(map(_described, encoding.features))}"
+    else:
+        yield f"features:  {_tables.listed(getattr(model, 'feature_names_in_', [])) or f'{design.inputs} columns'}"
+    yield f"trained:   {model.n_rows_:,} rows, {model.n_iter_} epochs"
+    yield f"settings:  {_joined(f'{name} {value}' for name, value in chosen.items()) or 'the defaults'}"
+    yield f"written:   {about.get('date')}, {_joined(f'{name} {version}' for name, version in versions.items())}"
+    yield str(model.calibration_ or "not calibrated")
 
 
-def _short(value: Any) -> str:
-    if isinstance(value, list):
-        return " ".join(map(_short, value)) or "-"
-    return f"{value:.4g}" if isinstance(value, float) else str(value)
+def _described(column: Column) -> str:
+    known = f" ({_tables.listed(column.categories)})" if column.categories else ""
+    return f"{_tables.quoted(column.name)}{known}"
+
+
+def _joined(parts: Iterable[Any], between: str = ", ") -> str:
+    return between.join(map(str, parts))

@@ -111,6 +111,8 @@ def _restored(cls: type, document: dict[str, Any], arrays: dict[str, np.ndarray]
         model.feature_names_in_ = np.array(document["feature_names"], dtype=object)
     for name in CURVES:
         setattr(model, name, arrays.get(name))
+    if not isinstance(document["extra"], dict):
+        raise ModelFileError(f"extra must be a dict; got {document['extra']!r:.60}")
     model.extra_ = document["extra"]
     return model
 

@@ -179,25 +179,30 @@ class Region(NamedTuple):
 
     @_QUIET
     def contains(self, y: Any) -> np.ndarray:
-        """‖C⁻¹(y − centre)‖ ≤ radius: whether all targets of a row, (N, n), are inside, (N,).
+        """‖C⁻¹(y − centre)‖ ≤ radius: whether all targets of a row, (..., N, n), are inside, (..., N).
 
-        Every target must be there: a row with a NaN raises.
+        Every target must be there: a row with a NaN raises. If y was one-dimensional, (N,) will do.
 
         Example:
           >>> region = Region(centre=np.zeros((1, 2)), scale_tril=np.eye(2)[None], radius=np.array([2.0]))  # a disc
           >>> print(region.contains([[1.0, 1.0]]))  # √2 ≤ 2
           [ True]
+          >>> several = np.array([[1.0, 1.0], [2.0, 1.0], [0.0, 1.9]])  # for one row
+          >>> print(region.contains(several[:, None]).ravel())
+          [ True False  True]
         """
         values, n = doubles("y", y), self.centre.shape[1]
-        if values.shape != self.centre.shape and (n > 1 or values.shape != self.centre.shape[:1]):
+        if n == 1 and values.shape == self.centre.shape[:1]:
+            values = values[:, None]
+        if values.shape[-2:] != self.centre.shape:
             raise ValueError(f"y must have shape {self.centre.shape}, that of the centre; got {values.shape}")
-        missing = np.isnan(values).reshape(len(values), -1).any(axis=1)
+        missing = np.isnan(values).any(axis=-1)
         if missing.any():
             raise ValueError(
-                f"y has a missing target in {missing.sum()} of {len(missing)} rows, first in row {missing.argmax()}; "
-                "ask about complete rows, ~np.isnan(y).any(axis=1)"
+                f"y has a missing target in {missing.sum()} of {missing.size} rows, first in row "
+                f"{np.argwhere(missing)[0][-1]}; ask about complete rows, ~np.isnan(y).any(axis=1)"
             )
-        d = values.reshape(self.centre.shape) - self.centre
+        d = values - self.centre
         white = np.linalg.solve(self.scale_tril, d[..., None])[..., 0]
         return np.linalg.norm(white, axis=-1) <= self.radius
 

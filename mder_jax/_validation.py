@@ -10,6 +10,8 @@ from sklearn.utils import check_random_state
 from mder_jax._arrays import is_whole
 from mder_jax.networks import ACTIVATIONS
 
+ENCODE = "Encode text first, for instance with sklearn.preprocessing.OneHotEncoder; `mder train` does it by itself"
+
 
 def check_settings(model: Any) -> None:
     """Raise, naming the setting, what it is and what would be right."""
@@ -72,10 +74,7 @@ def refuse_text_columns(X: Any) -> None:
         return
     bad = [str(name) for name in X.columns if not _holds_numbers(X[name])]
     if bad:
-        raise ValueError(
-            f"columns {', '.join(map(repr, bad))} are not numbers. Encode them, for instance with "
-            "sklearn.preprocessing.OneHotEncoder in a Pipeline, or leave them out; `mder train` encodes them itself"
-        )
+        raise ValueError(f"X must hold numbers; these columns do not: {', '.join(map(repr, bad))}. {ENCODE}")
 
 
 def _holds_numbers(column: Any) -> bool:
@@ -99,7 +98,19 @@ def refuse_other_things(name: str, values: Any) -> None:
     except (TypeError, OverflowError) as error:
         raise TypeError(f"{name} must be a table of numbers; {error}") from None
     except ValueError as error:
-        raise ValueError(f"{name} must be a table of numbers; {error}") from None
+        raise ValueError(f"{name} must be a table of numbers; {error}. {ENCODE}") from None
+
+
+def refuse_gaps(X: np.ndarray, names: Any) -> None:
+    """Raise if a number is missing, naming the first such column and the row."""
+    missing = np.isnan(X)
+    if missing.any():
+        column = int(missing.any(axis=0).argmax())
+        own = missing[:, column]
+        where = f"all {len(X)} rows" if own.all() else f"{own.sum()} of {len(X)} rows, first in row {own.argmax()}"
+        named = f"column {column}" if names is None else f"column {str(names[column])!r}"
+        remedy = f"Was it text? {ENCODE}" if own.all() else "Only targets may be missing: fill it in or leave rows out"
+        raise ValueError(f"X must be complete; {named} is NaN in {where}. {remedy}")
 
 
 def refuse_huge(name: str, values: np.ndarray) -> None:

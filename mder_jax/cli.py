@@ -154,16 +154,21 @@ def _add_train(command: argparse.ArgumentParser) -> None:
     chosen.add_argument("--features", type=_names, metavar="x,y", help="columns to predict from; otherwise all others")
     chosen.add_argument("--exclude", type=_names, default=[], metavar="z", help="columns to leave out")
     _add_output(command, "--out", "the model file")
-    command.add_argument("--members", type=_count, metavar="M", help="networks in the ensemble (10)")
-    command.add_argument("--hidden", type=_widths, metavar="64,64", help="widths of the hidden layers")
-    command.add_argument("--epochs", type=_count, metavar="E", help="passes over the data, at most")
-    command.add_argument("--learning-rate", type=_positive, metavar="STEP", help="size of the first steps")
+    command.add_argument("--members", type=_count, metavar="M", help="networks of the ensemble (10)")
+    command.add_argument("--hidden", type=_widths, metavar="64,64", help="widths of the hidden layers (64,64)")
+    command.add_argument("--epochs", type=_count, metavar="E", help="passes over the data, at most (500)")
+    command.add_argument("--learning-rate", type=_positive, metavar="STEP", help="size of the largest steps (0.01)")
     command.add_argument("--validation", type=_fraction, metavar="FRACTION", help="rows held out to stop in time (0.1)")
     command.add_argument("--seed", type=_seed, default=0, metavar="S", help="of all that is random (0)")
     command.add_argument(
         "--calibrate", type=_fraction_or_table, metavar="FRACTION|TABLE", help="rows to set the scale of the covariance"
     )
-    command.add_argument("--checkpoint", type=pathlib.Path, metavar="DIR", help="where to keep it (OUT.checkpoint)")
+    command.add_argument(
+        "--checkpoint",
+        type=pathlib.Path,
+        metavar="DIR",
+        help="for a training to go on after Ctrl-C (OUT.checkpoint)",
+    )
 
 
 def _add_predict(command: argparse.ArgumentParser) -> None:

@@ -21,6 +21,7 @@ from mder_jax._validation import (
     check_settings,
     generator,
     names_of,
+    refuse_gaps,
     refuse_huge,
     refuse_other_things,
     refuse_text_columns,
@@ -173,7 +174,8 @@ class MDERRegressor(RegressorMixin, BaseEstimator):
         """X as floats."""
         refuse_text_columns(X)
         refuse_other_things("X", X)
-        X = validate_data(self, X, dtype=(np.float64, np.float32), order="C", reset=reset)
+        X = validate_data(self, X, dtype=(np.float64, np.float32), order="C", ensure_all_finite=False, reset=reset)
+        refuse_gaps(X, getattr(self, "feature_names_in_", None))
         refuse_huge("X", X)
         return X
 

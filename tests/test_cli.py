@@ -134,6 +134,7 @@ def test_training_again_gives_the_same_model_and_json(trained, run, tmp_path):
         "members": 2,
         "rows": 120,
         "calibration_rows": 0,
+        "missing_targets": 18,
         "calibration": None,
         "features": ["x", "w", "group"],
         "targets": ["a", "b"],
@@ -494,10 +495,11 @@ def test_a_reader_that_has_seen_enough():
     process.stderr.close()
 
 
-def test_info_is_the_same_as_text_and_as_json(trained, run):
+def test_info_says_the_first_things_as_text_and_all_as_json(trained, run):
     code, text, error = run("info", trained / "model.mder")
-    assert (code, error) == (0, "") and "members: 2\n" in text
-    assert "      name group, kind category, categories u v\n" in text
+    assert (code, error) == (0, "") and "2 networks with hidden layers of 8\ntargets:   'a', 'b'\n" in text
+    assert "features:  'x', 'w', 'group' ('u', 'v')\ntrained:   120 rows, 5 epochs\n" in text
+    assert "max_iter 5" in text and text.endswith("\nnot calibrated\n")
     code, said, error = run("info", trained / "model.mder", "--json")
     about = json.loads(said)
     assert (code, error) == (0, "")
