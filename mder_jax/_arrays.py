@@ -136,6 +136,13 @@ def whole(name: str, value: Any, least: int = 1) -> int:
     return int(value)
 
 
+def flag(name: str, value: Any) -> bool:
+    """Whether it is true, or an error unless it is True or False."""
+    if not isinstance(value, bool | np.bool_):
+        raise TypeError(f"{name} must be True or False; got {_brief(value)}")
+    return bool(value)
+
+
 def one_number(name: str, value: Any) -> Array:
     """A real number as an array without axes; it may be traced."""
     (number,) = floats(**{name: value})
@@ -157,7 +164,7 @@ def target_names(names: Any, n: int) -> tuple[str, ...]:
     """One name for each target: y0, y1, ... for None."""
     if names is None:
         return tuple(f"y{j}" for j in range(n))
-    several = np.ndim(names) > 0 and isinstance(names, Iterable)
+    several = isinstance(names, Iterable) and not isinstance(names, str | bytes) and getattr(names, "ndim", 1) > 0
     if not several or len(tuple(names)) != n:
         raise ValueError(f"names must hold one for each of {n} targets; got {names!r:.60}")
     return tuple(str(name) for name in names)

@@ -9,7 +9,7 @@ import numpy as np
 from jax import Array
 
 from mder_jax import calibration
-from mder_jax._arrays import doubles
+from mder_jax._arrays import doubles, flag
 from mder_jax.calibration import Scale, ScaleFit
 from mder_jax.mixture import Mixture
 
@@ -64,6 +64,7 @@ class Calibration(NamedTuple):
 
 def calibrate(mixture: Mixture, y: np.ndarray, method: Any, separate: bool) -> Calibration:
     """Fit factors and scores to held-out rows: (M, N) members and targets (N, n), both standardised."""
+    separate = flag("separate", separate)
     return Calibration(*_fit(mixture, y, method, separate), _checks(mixture, y, method, separate))
 
 

@@ -37,7 +37,7 @@ def use_all_cores(cores: int | None = None) -> None:
     if not is_whole(count) or count < 1:
         raise ValueError(f"cores must be a whole number, 1 or more; got {cores!r:.60}")
     try:
-        jax.config.update("jax_num_cpu_devices", count)
+        jax.config.update("jax_num_cpu_devices", int(count))
     except RuntimeError as error:
         raise RuntimeError(
             "JAX has started already; call use_all_cores() before any JAX computation, "

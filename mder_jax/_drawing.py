@@ -164,6 +164,11 @@ def joint_pit(y: ArrayLike, prediction: Prediction) -> np.ndarray:
     return finite(np.asarray(metrics.joint_pit(y, prediction))[complete])
 
 
+def root(variance: np.ndarray) -> np.ndarray:
+    """Standard deviations, NaN where there is none."""
+    return np.sqrt(np.where(np.isfinite(variance) & (variance >= 0), variance, np.nan))
+
+
 def finite(values: Any) -> np.ndarray:
     values = np.asarray(values)
     return values[np.isfinite(values)]

@@ -33,6 +33,8 @@ def as_path(path: str | pathlib.Path) -> pathlib.Path:
     """The path as one of pathlib, or an error that names what it is instead."""
     if not isinstance(path, str | os.PathLike):
         raise TypeError(f"a path must be a str or a Path; got {path!r:.60}")
+    if not str(path):
+        raise ValueError("a path must name something; got ''")
     return pathlib.Path(path)
 
 

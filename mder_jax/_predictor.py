@@ -336,7 +336,11 @@ class Predictor:
     def distribution(self, X: np.ndarray) -> Mixture | StudentT:
         """The predictive in original units: a mixture of NIW, or the Student-t of a single member."""
         niw = jax.tree.map(lambda leaf: np.asarray(leaf, np.float64), self.standardized(X).members)
-        mixture = Mixture(NIW(self.targets.back(niw.mu), self.targets.std[:, None] * niw.L, niw.kappa, niw.nu))
+        try:
+            mixture = Mixture(NIW(self.targets.back(niw.mu), self.targets.std[:, None] * niw.L, niw.kappa, niw.nu))
+        except ValueError as error:
+            beyond = f"a target is beyond what {jnp.result_type(float)} can hold, which only distributions need"
+            raise ValueError(f"{beyond}: {error}") from None
         return mixture.member(0) if self.members == 1 else mixture
 
     def log_prob(self, X: np.ndarray, Y: np.ndarray) -> np.ndarray:

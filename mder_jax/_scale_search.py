@@ -108,7 +108,8 @@ def prepare(t: StudentT, y: Array, separate: bool) -> tuple[Parts, np.ndarray]:
 
 def _log_start(parts: Parts) -> float:
     """ln of the median of ‖L⁻¹(y − μ̄)‖² / (n + ‖L⁻¹(μ_i − μ̄)‖²), which exists for any df."""
-    residual, offset = (sum(np.asarray(x) ** 2 for x in part) for part in (parts.residual, parts.offset))
+    with np.errstate(over="ignore"):
+        residual, offset = (sum(np.asarray(x) ** 2 for x in part) for part in (parts.residual, parts.offset))
     ratios = np.mean(residual, axis=0) / np.mean(parts.observed + offset, axis=0)
     ratios = finite_rows(ratios, "the prediction is not finite")
     return math.log(np.median(ratios[ratios > 0])) if np.any(ratios > 0) else 0.0

@@ -19,7 +19,7 @@ from jax import Array
 from jax.typing import ArrayLike
 
 from mder_jax import _scale_search, linalg
-from mder_jax._arrays import check_above, check_option, check_same, check_type, floats, floats_with, plain_number
+from mder_jax._arrays import check_above, check_option, check_same, check_type, flag, floats, floats_with, plain_number
 from mder_jax._scale_search import finite_rows, first, likelihood, posterior
 from mder_jax.mixture import Mixture, as_mixture, from_centre
 from mder_jax.niw import NIW
@@ -148,7 +148,7 @@ def fit_scale(
     level = plain_number("level", level)
     if not 0 < level < 1:
         raise ValueError(f"level is a probability between 0 and 1; got {level}")
-    (mixture, y), separate = _held_out(prediction, y), bool(separate)
+    (mixture, y), separate = _held_out(prediction, y), flag("separate", separate)
     if separate:
         _check_separable(mixture, method)
     if method == "pull":

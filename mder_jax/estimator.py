@@ -13,7 +13,7 @@ from sklearn.metrics import r2_score
 from sklearn.utils.validation import check_array, check_consistent_length, check_is_fitted, validate_data
 
 from mder_jax import _calibrated, _model_file, calibration, plotting
-from mder_jax._arrays import doubles, is_whole, plain_number
+from mder_jax._arrays import check_option, doubles, is_whole, plain_number
 from mder_jax._devices import use_all_cores
 from mder_jax._fitting import train
 from mder_jax._predictor import Design, Predictor, Region, Uncertainty, standardizer_of
@@ -356,7 +356,7 @@ class MDERRegressor(RegressorMixin, BaseEstimator):
         return self.predictor_.log_prob(X, Y)
 
     def score(self, X: Any, y: Any, sample_weight: Any = None) -> float:
-        """R² = 1 − Σ(y − mean)²/Σ(y − ȳ)², averaged over targets; of each, over the rows in which it was observed.
+        """R² = 1 − Σ(y − mean)²/Σ(y − ȳ)², of each target over the rows in which it was observed, averaged.
 
         Example:
           >>> X = np.random.default_rng(0).normal(size=(60, 3))
@@ -371,9 +371,11 @@ class MDERRegressor(RegressorMixin, BaseEstimator):
         weights = None if sample_weight is None else doubles("sample_weight", sample_weight)
         if weights is not None and weights.shape != (len(X),):
             raise ValueError(f"sample_weight must have shape ({len(X)},), one per row; got {weights.shape}")
-        scores = []
-        for target in range(Y.shape[1]):
-            seen = np.isfinite(Y[:, target])
+        scores, known = [], np.isfinite(Y)
+        if not known.any():
+            raise ValueError(f"no target was observed: all {len(Y)} rows of y are NaN")
+        for target in np.flatnonzero(known.any(axis=0)):
+            seen = known[:, target]
             own = None if weights is None else weights[seen]
             scores.append(r2_score(Y[seen, target], mean[seen, target], sample_weight=own))
         return float(np.mean(scores))
@@ -422,8 +424,7 @@ class MDERRegressor(RegressorMixin, BaseEstimator):
           >>> print(model.plot(X[30:], Y[30:], kind="predicted_observed", target=1).get_xlabel())
           predicted y1
         """
-        if kind not in PICTURES:
-            raise ValueError(f"kind must be one of {', '.join(PICTURES)}; got {kind!r}")
+        check_option("kind", kind, PICTURES)
         check_is_fitted(self)
         X, Y, _, _ = self._checked(X, y)
         prediction = self.predictor_.distribution(X)

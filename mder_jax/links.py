@@ -93,8 +93,8 @@ def inverse_niw_link(
 def _nu_bounds(n: int, nu_min: float | None, nu_max: float | None) -> tuple[float, float]:
     low = n + 1.0 if nu_min is None else plain_number("nu_min", nu_min)
     high = max(n + 11.0, low + 10.0) if nu_max is None else plain_number("nu_max", nu_max)
-    if not n - 1 <= low < high or (high > 1e30 and not math.isinf(high)):
-        wanted = "n - 1 <= nu_min < nu_max, and nu_max up to 1e30 or inf"
+    if not n - 1 <= low < high or low > 1e30 or 1e30 < high < math.inf:
+        wanted = "n - 1 <= nu_min < nu_max, both up to 1e30 or nu_max = inf"
         raise ValueError(f"the bounds of nu must satisfy {wanted}; got n = {n}, {low:g}, {high:g}")
     return low, high
 

@@ -13,7 +13,6 @@ Every score is the mean over what was observed, or with ``reduce=False`` one val
 that need all rows at once give one value a target. All functions but `report` and the scorers work under `jax.jit`.
 """
 
-import math
 from collections.abc import Sequence
 from functools import partial
 from typing import Any
@@ -152,8 +151,8 @@ def variogram_score(
     """
     y, mixture = prepared(y, prediction)
     p = plain_number("p", p)
-    if not 0 < p < math.inf:
-        raise ValueError(f"p is a power above 0; got {p}")
+    if not 0 < p <= 100:
+        raise ValueError(f"p is a power above 0, up to 100; got {p}")
     values = in_blocks(_scores.variogram_score, y, mixture, _key(key), (p, whole("draws", draws, least=2)))
     return _reduced(values, _count(y) > 1, reduce)
 

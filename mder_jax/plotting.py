@@ -109,7 +109,7 @@ def bands(
     (j,) = check_index([target], mixture.n)
     order, x = _drawing.ordered(x, mixture.batch_shape[0])
     means, _, epistemic = _drawing.moments(mixture)
-    mean, spread = means[order, j], np.sqrt(epistemic[order, j, j])
+    mean, spread = means[order, j], _drawing.root(epistemic[order, j, j])
     (several,) = floats(coverage=coverage)
     levels = sorted((_drawing.probability(level) for level in np.atleast_1d(several)), reverse=True)
     ax = _drawing.axes(ax)
@@ -270,7 +270,7 @@ def predicted_observed(
     seen, known = np.asarray(y)[:, j], ~np.isnan(np.asarray(y)[:, j])
     _drawing.fewest(seen[:, None])
     seen, mean, variance = seen[known], means[known, j], (aleatoric + epistemic)[known, j, j]
-    label, std = _drawing.label(name, j), np.sqrt(np.where(np.isfinite(variance), variance, np.nan))
+    label, std = _drawing.label(name, j), _drawing.root(variance)
     limits = _drawing.padded(np.concatenate([seen, mean]))
     ax = _drawing.axes(ax)
     if len(seen) > POINTS:

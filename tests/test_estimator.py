@@ -1,7 +1,9 @@
 """`MDERRegressor`: units, shapes, missing targets, uncertainty, calibration, and life with scikit-learn."""
 
+import copy
 import pickle
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
 
 import jax
 import numpy as np
@@ -10,6 +12,7 @@ import polars as pl
 import pytest
 import scipy.stats
 from sklearn.base import clone
+from sklearn.metrics import r2_score
 from sklearn.model_selection import GridSearchCV, cross_val_predict, cross_val_score
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
@@ -231,6 +234,24 @@ def test_bad_tables(data, model):
         model.sample_y(X, random_state=-1)
 
 
+def test_a_target_never_observed_has_no_part_in_the_score(model, data):
+    X, Y = data
+    first = np.where([True, False], Y, np.nan)
+    scores = [r2_score(Y[:, j], model.predict(X)[:, j]) for j in range(2)]
+    assert model.score(X, first) == pytest.approx(scores[0])
+    assert model.score(X, Y) == pytest.approx(np.mean(scores))
+    with pytest.raises(ValueError, match="no target was observed: all 300 rows of y are NaN"):
+        model.score(X, np.full_like(Y, np.nan))
+
+
+def test_distributions_of_targets_beyond_single_precision_say_so(model, data):
+    tiny = copy.copy(model)
+    tiny.predictor_ = replace(model.predictor_, targets=model.predictor_.targets._replace(std=np.full(2, 1e-60)))
+    assert np.isfinite(tiny.predict(data[0])).all()
+    with jax.enable_x64(False), pytest.raises(ValueError, match="beyond what float32 can hold"):
+        tiny.predict_dist(data[0])
+
+
 def test_rows_far_beyond_the_training_data_give_no_warning(model):
     assert model.predict(np.full((1, 3), 1e38)).shape == (1, 2)
     with pytest.raises(ValueError, match="a region needs a positive definite predictive covariance"):
@@ -357,7 +378,7 @@ def test_pictures(model):
     for kind in ("calibration", "pit", "predicted_observed", "sparsification", "ellipses"):
         assert model.plot(X, Y, kind).get_xlabel()
     assert "joint" in model.plot(X, Y, "pit", joint=True).get_xlabel()
-    with pytest.raises(ValueError, match="kind must be one of calibration"):
+    with pytest.raises(ValueError, match="kind must be 'calibration', 'pit'"):
         model.plot(X, Y, "pie")
 
 
