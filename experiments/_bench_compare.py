@@ -49,12 +49,14 @@ class Difference(NamedTuple):
         return f"{self.mean:+.3f} [{self.low:+.3f}, {self.high:+.3f}]"
 
 
-def published(name: str) -> dict[str, tuple[float, float]]:
-    """Mean and standard error of the NLL of a table, by source; empty for one that nobody published."""
-    root = math.sqrt(_SPLITS.get(name, 20))
-    found = dict(zip(SOURCES, _PRINTED.get(name, ()), strict=name in _PRINTED))
-    of_mean = {source: (mean, error / root) for source, (mean, error) in found.items() if source in SOURCES[3:]}
-    return found | of_mean
+def published(name: str) -> dict[str, tuple[float, float, int]]:
+    """Mean, its standard error and number of splits of the NLL of a table, by source; empty if nobody published it."""
+    splits = _SPLITS.get(name, 20)
+    printed = zip(SOURCES, _PRINTED.get(name, ()), strict=name in _PRINTED)
+    return {
+        source: (mean, error / math.sqrt(splits) if source in SOURCES[3:] else error, splits)
+        for source, (mean, error) in printed
+    }
 
 
 def standard_error(values: Any) -> float:
@@ -82,13 +84,14 @@ def paired(ours: Any, theirs: Any, training_rows: int, test_rows: int) -> Differ
     return Difference(mean, mean - half, mean + half, p)
 
 
-def against_published(ours: Any, mean: float, error: float) -> Difference:
-    """The mean of ours minus a published mean with its standard error, by Welch's interval."""
+def against_published(ours: Any, mean: float, error: float, splits: int) -> Difference:
+    """The mean of ours minus a published mean with its standard error over so many splits, by Welch's t-test."""
     from scipy import stats
 
     own = standard_error(ours)
     both = math.hypot(own, error)
+    df = both**4 / (own**4 / (len(ours) - 1) + error**4 / (splits - 1))
     difference = float(np.mean(ours)) - mean
-    half = float(stats.norm.ppf(0.975)) * both
-    p = 2 * float(stats.norm.sf(abs(difference) / both)) if both else math.nan
+    half = float(stats.t.ppf(0.975, df)) * both
+    p = 2 * float(stats.t.sf(abs(difference) / both, df))
     return Difference(difference, difference - half, difference + half, p)

@@ -16,7 +16,7 @@ import numpy as np
 import mder_jax as mder
 from experiments._bench_neural import USUAL, Recipe
 from experiments._bench_tasks import Tasks, joined, make_tasks, seeded_splits
-from mder_jax import _fitting, _scores
+from mder_jax import _fitting, _scores, metrics
 from mder_jax._real_tables import SOURCES
 from mder_jax.datasets import real
 
@@ -196,7 +196,7 @@ def _in_out_tasks(X: np.ndarray, Y: np.ndarray, parts: list[tuple[np.ndarray, np
         splits.append((order[:cut], np.concatenate([order[cut:], out])))
     tasks = make_tasks(X, Y, splits)
     outside = np.stack([np.isin(test, out) for (_, test), (_, out) in zip(splits, parts, strict=True)])
-    return tasks._replace(rows=outside)
+    return tasks._replace(outside=outside)
 
 
 def _gap(splits: int) -> Tasks:
@@ -208,7 +208,7 @@ def _gap(splits: int) -> Tasks:
         outside = np.abs(x[:, 0]) < GAP
         within, gap = np.flatnonzero(~outside), np.flatnonzero(outside)
         train, test = within[:CUBIC_POINTS], np.concatenate([within[CUBIC_POINTS:][:300], gap[:300]])
-        parts.append(make_tasks(x, y, [(train, test)])._replace(rows=outside[None, test]))
+        parts.append(make_tasks(x, y, [(train, test)])._replace(outside=outside[None, test]))
     return joined(parts)
 
 
@@ -284,13 +284,13 @@ def _in_and_out(rows: dict[str, np.ndarray], tasks: Tasks) -> dict[str, Any]:
 
     found: dict[str, Any] = {"auroc": [], "ause": [], "nll_in": [], "nll_out": [], "auroc_total": []}
     variance = np.trace(rows["covariance"], axis1=-2, axis2=-1)
-    for split, outside in enumerate(tasks.rows):
+    for split, outside in enumerate(tasks.outside):
         for name, values in (("auroc", rows["epistemic"]), ("auroc_total", variance)):
             ranks = rankdata(np.nan_to_num(values[split], nan=np.inf))
             found[name].append(float(roc_auc_score(outside, ranks)))
         size = np.linalg.norm(rows["errors"][split], axis=1)[:, None]
         curves = _scores.sparsification(size, np.sqrt(variance[split])[:, None], np.ones(size.shape, bool))
-        found["ause"].append(float(np.mean(np.asarray(curves.error) - np.asarray(curves.oracle))))
+        found["ause"].append(float(metrics._area(curves)[0]))
         found["nll_in"].append(float(rows["nll"][split][~outside].mean()))
         found["nll_out"].append(float(rows["nll"][split][outside].mean()))
     return found

@@ -67,7 +67,7 @@ def _univariate(problems: list[dict[str, Any]]) -> Iterator[str]:
                 f"  {name:36}{mean_and_error(row['nll_in_units']):>17}{mean_and_error(row['rmse_in_units']):>17}"
                 f"{difference:>29}" + _cost(row, problem["test_rows"])
             )
-        found = ", ".join(f"{source} {mean:.2f} ± {error:.2f}" for source, (mean, error) in known.items())
+        found = ", ".join(f"{source} {mean:.2f} ± {error:.2f}" for source, (mean, error, _) in known.items())
         yield f"  published: {found or 'nothing'}"
 
 
@@ -89,9 +89,9 @@ def _joint(problems: list[dict[str, Any]]) -> Iterator[str]:
             )
 
 
-def difference(problem: dict[str, Any], name: str, other: str = ENSEMBLE, score: str = "nll") -> Any:
-    """A score of a row minus that of another."""
-    ours, theirs = problem["rows"][name][score], problem["rows"][other][score]
+def difference(problem: dict[str, Any], name: str, other: str = ENSEMBLE) -> Any:
+    """NLL of a row minus that of another."""
+    ours, theirs = problem["rows"][name]["nll"], problem["rows"][other]["nll"]
     return paired(ours, theirs, problem["training_rows"], problem["test_rows"])
 
 

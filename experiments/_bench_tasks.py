@@ -14,7 +14,8 @@ class Tasks(NamedTuple):
     """S splits of one table, in float32: X and Y (S, N, ·) to learn from, X_test and Y_test (S, K, ·) to be scored on.
 
     Inputs and targets are in standard deviations of the training part; `unit` (S, n) is that of the targets. A missing
-    input is the mean. `rows` (S, K) are the numbers of the test rows in the table.
+    input is the mean. `rows` (S, K) are the numbers of the test rows in the table, `outside` (S, K) those of them that
+    are unlike the training part, a mask; only part D has any.
     """
 
     X: np.ndarray
@@ -23,6 +24,7 @@ class Tasks(NamedTuple):
     Y_test: np.ndarray
     unit: np.ndarray
     rows: np.ndarray
+    outside: np.ndarray
 
     @property
     def splits(self) -> int:
@@ -56,6 +58,7 @@ def make_tasks(X: np.ndarray, Y: np.ndarray, splits: Sequence[tuple[np.ndarray, 
                 targets.forward(Y[test]),
                 targets.std,
                 test,
+                np.zeros(len(test), bool),
             )
         )
     return Tasks(*(np.stack(field) for field in zip(*parts, strict=True)))

@@ -5,7 +5,7 @@ Arrays here are numpy's. Predictions on the grid have the members first and the 
 """
 
 import functools
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import jax
 import numpy as np
@@ -14,18 +14,22 @@ import optax
 import mder_jax as mder
 
 POINTS, BATCH, EPOCHS, NOISE = 300, 100, 1500, 0.1
-STEPS = EPOCHS * -(-POINTS // BATCH)
 WIDTHS = (32, 32)
 RATES = (1e-2, 1e-3, 1e-4)
 GRID = np.linspace(0, 2 * np.pi, 500)
+# masks on the grid: where data are dense, |t − {0, 2π}| < π/4, and where they are sparse, |t − π| < π/4, (T,)
+NEAR_ENDS = np.minimum(GRID, 2 * np.pi - GRID) < np.pi / 4
+NEAR_CENTRE = np.abs(GRID - np.pi) < np.pi / 4
+# the middle 60 % of each quadrant, (4, T)
+QUADRANT_MIDDLES = np.abs(GRID - np.pi / 4 * np.array([[1], [3], [5], [7]])) < 0.6 * np.pi / 4
 SIGN_FLIPS = np.pi * np.array([0.5, 1.0, 1.5])
 
 loss = functools.partial(mder.mder_nll, missing=False)
 
 
-def network(r: Any = 1.0) -> mder.Network:
-    """1-32-32-6 with ReLU and the link of Sec. 4, ν = 8 + 5 tanh p₆ and κ = ν/r."""
-    return mder.mlp(WIDTHS, mder.num_outputs(2), link=lambda raw: mder.niw_link(raw, n=2, r=r))
+def network() -> mder.Network:
+    """1-32-32-6 with ReLU and the link of Sec. 4, ν = 8 + 5 tanh p₆ and κ = ν."""
+    return mder.mlp(WIDTHS, mder.num_outputs(2), link=lambda raw: mder.niw_link(raw, n=2))
 
 
 def optimizer(steps: int) -> optax.GradientTransformation:
@@ -60,35 +64,19 @@ def draw(seed: int, data_sets: int, points: int, fresh: int, keys: int) -> Draw:
     return Draw(t[:own].reshape(data_sets, points, 1), xy[:own].reshape(data_sets, points, 2), t[own:], xy[own:], bits)
 
 
-def near_ends(t: np.ndarray = GRID, width: float = np.pi / 4) -> np.ndarray:
-    """Where data are dense: |t − {0, 2π}| < π/4, a mask (T,)."""
-    return np.minimum(t, 2 * np.pi - t) < width
-
-
-def near_centre(t: np.ndarray = GRID, width: float = np.pi / 4) -> np.ndarray:
-    """Where data are sparse: |t − π| < π/4, a mask (T,)."""
-    return np.abs(t - np.pi) < width
-
-
-def near_sign_flips(t: np.ndarray = GRID, width: float = np.pi / 8) -> np.ndarray:
+def near_sign_flips(width: float = np.pi / 8) -> np.ndarray:
     """Where the correlation changes sign: |t − {π/2, π, 3π/2}| < π/8, a mask (T,)."""
-    return np.abs(t[:, None] - SIGN_FLIPS).min(axis=1) < width
+    return np.abs(GRID[:, None] - SIGN_FLIPS).min(axis=1) < width
 
 
-def quadrant_middles(t: np.ndarray = GRID, part: float = 0.6) -> np.ndarray:
-    """The middle 60 % of each quadrant of t: masks (4, T)."""
-    centres = np.pi / 4 * np.array([1, 3, 5, 7])
-    return np.abs(t - centres[:, None]) < part * np.pi / 4
+def true_mean() -> np.ndarray:
+    """(cos t, sin t) on the grid: (T, 2)."""
+    return np.asarray(mder.datasets.circle_mean(GRID), np.float64)
 
 
-def true_mean(t: np.ndarray = GRID) -> np.ndarray:
-    """(cos t, sin t): (T,) -> (T, 2)."""
-    return np.stack([np.cos(t), np.sin(t)], axis=-1)
-
-
-def true_covariance(t: np.ndarray = GRID, noise: float = NOISE) -> np.ndarray:
-    """cov(x, y) = noise² cos t sin t, App. E: (T,)."""
-    return noise**2 * np.cos(t) * np.sin(t)
+def true_covariance() -> np.ndarray:
+    """cov(x, y) = noise² cos t sin t on the grid, App. E: (T,)."""
+    return np.asarray(mder.datasets.circle_covariance(GRID, NOISE)[:, 0, 1], np.float64)
 
 
 def true_correlation(t: np.ndarray = GRID) -> np.ndarray:
@@ -96,10 +84,10 @@ def true_correlation(t: np.ndarray = GRID) -> np.ndarray:
     return np.sign(np.cos(t) * np.sin(t))
 
 
-def nu_drop(nu: np.ndarray, t: np.ndarray = GRID) -> np.ndarray:
+def nu_drop(nu: np.ndarray) -> np.ndarray:
     """Mean ν near the ends minus mean ν near the centre: (M, T) -> (M,)."""
     nu = np.asarray(nu)
-    return nu[:, near_ends(t)].mean(axis=1) - nu[:, near_centre(t)].mean(axis=1)
+    return nu[:, NEAR_ENDS].mean(axis=1) - nu[:, NEAR_CENTRE].mean(axis=1)
 
 
 def covariance(L: np.ndarray) -> np.ndarray:
@@ -114,6 +102,6 @@ def correlation(L: np.ndarray) -> np.ndarray:
     return L[..., 1, 0] / np.hypot(L[..., 1, 0], L[..., 1, 1])
 
 
-def error_of_mean(mu: np.ndarray, t: np.ndarray = GRID) -> np.ndarray:
+def error_of_mean(mu: np.ndarray) -> np.ndarray:
     """‖μ − (cos t, sin t)‖: (M, T, 2) -> (M, T)."""
-    return np.linalg.norm(np.asarray(mu) - true_mean(t), axis=-1)
+    return np.linalg.norm(np.asarray(mu) - true_mean(), axis=-1)

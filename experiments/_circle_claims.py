@@ -7,7 +7,7 @@ from scipy import stats
 
 from experiments import _circle
 from experiments._circle import GRID
-from experiments._claims import FAILS, HOLDS, IN_PART, OPEN, Claim, decide, interval, share, shown
+from experiments._claims import FAILS, HOLDS, IN_PART, Claim, decide, interval, judge, share, shown
 
 # From the authors' published code, 100 networks: share of networks whose ν drops by more than 1, median correlation in
 # the middle of the four quadrants, final training loss.
@@ -45,12 +45,12 @@ def drops(reading: dict[str, np.ndarray]) -> np.ndarray:
 def quadrants(reading: dict[str, np.ndarray]) -> np.ndarray:
     """Median correlation in the middle of the quadrants, of each member: (M, 4)."""
     rho = _circle.correlation(members(reading, "L"))
-    return np.stack([np.median(rho[:, middle], axis=1) for middle in _circle.quadrant_middles()], axis=1)
+    return np.stack([np.median(rho[:, middle], axis=1) for middle in _circle.QUADRANT_MIDDLES], axis=1)
 
 
 def claims(results: dict[str, Any]) -> list[Claim]:
-    """Rows of the ledger, from the authors' reading if it was run."""
-    reading = results["readings"].get("split") or next(iter(results["readings"].values()))
+    """Rows of the ledger, from the authors' reading."""
+    reading = results["readings"]["split"]
     return [
         *_gate(reading),
         *_mean(reading),
@@ -104,13 +104,13 @@ def _wilcoxon(drop: np.ndarray) -> float:
 def _epistemic_ratio(reading: dict[str, np.ndarray]) -> tuple[float, float, float]:
     nu, L = members(reading, "nu"), members(reading, "L")
     trace = np.sum(L**2, axis=(-1, -2)) / np.maximum(nu - 3, 1e-6)  # var[μ] = Σ₀ ν / (κ (ν − 3)), κ = ν
-    centre, ends = (np.median(trace[:, mask], axis=1) for mask in (_circle.near_centre(), _circle.near_ends()))
+    centre, ends = (np.median(trace[:, mask], axis=1) for mask in (_circle.NEAR_CENTRE, _circle.NEAR_ENDS))
     return interval(centre / ends)
 
 
 def _mean(reading: dict[str, np.ndarray]) -> list[Claim]:
     error = _circle.error_of_mean(members(reading, "mu"))
-    dense = interval(np.median(error[:, _circle.near_ends()], axis=1))
+    dense = interval(np.median(error[:, _circle.NEAR_ENDS], axis=1))
     left_half = np.cos(GRID) < 0
     sparse = interval(np.median(error[:, left_half], axis=1))
     return [
@@ -132,7 +132,7 @@ def _covariance(reading: dict[str, np.ndarray]) -> list[Claim]:
     right = [share(int(np.sum(rho[:, q] * signs[q] > 0.9)), len(rho)) for q in range(4)]
     outer, inner = min(right[0][0], right[3][0]), min(right[1][0], right[2][0])
     spread = np.std(_circle.correlation(L), axis=0)
-    flips, calm = _circle.near_sign_flips(width=np.pi / 16), _circle.quadrant_middles()
+    flips, calm = _circle.near_sign_flips(width=np.pi / 16), _circle.QUADRANT_MIDDLES
     at_flips, at_outer, at_inner = (
         float(np.mean(spread[mask])) for mask in (flips, calm[0] | calm[3], calm[1] | calm[2])
     )
@@ -214,7 +214,7 @@ def _beside_the_authors(reading: dict[str, np.ndarray]) -> list[Claim]:
             "two-sample test of the shares (Fisher); range over data sets, since the data are other draws",
             f"{AUTHORS_DROP} of {AUTHORS_MEMBERS}",
             found,
-            HOLDS if p > 0.05 or within else FAILS if several else OPEN,
+            judge(p > 0.05 or within, several),
         ),
         Claim(
             where,
@@ -237,9 +237,8 @@ def _beside_the_authors(reading: dict[str, np.ndarray]) -> list[Claim]:
 
 def _loss_verdict(ours: tuple[float, float, float], of_sets: np.ndarray) -> str:
     """Other data have another loss: one data set decides only if it agrees."""
-    if ours[1] <= AUTHORS_LOSS <= ours[2] or of_sets.min() <= AUTHORS_LOSS <= of_sets.max():
-        return HOLDS
-    return FAILS if len(of_sets) > 1 else OPEN
+    agrees = ours[1] <= AUTHORS_LOSS <= ours[2] or of_sets.min() <= AUTHORS_LOSS <= of_sets.max()
+    return judge(agrees, len(of_sets) > 1)
 
 
 def _two_readings(split: dict[str, np.ndarray], whole: dict[str, np.ndarray]) -> list[Claim]:

@@ -6,6 +6,7 @@ import numpy as np
 
 from experiments import _circle
 from experiments._circle import GRID
+from experiments._circle_claims import POINTS
 from experiments._figures import ANGLE_NAMES, ANGLES, angle_axis, new_figure
 
 CAPTIONS = {
@@ -21,9 +22,8 @@ CAPTIONS = {
 
 
 def plot(results: dict[str, Any]) -> dict[str, Any]:
-    """All figures, of the first data set, and of 270 points where that reading was run."""
-    reading = results["readings"].get("split") or next(iter(results["readings"].values()))
-    first = {name: value[0] for name, value in reading.items()}
+    """All figures, of the first data set and of 270 points."""
+    first = {name: value[0] for name, value in results["readings"]["split"].items()}
     t, xy = results["t"][0], results["xy"][0]
     return {
         "data": _data(t, xy),
@@ -87,7 +87,7 @@ def _gates(t: np.ndarray, gates: dict[str, np.ndarray]) -> Any:
         axes.bar(edges[:-1], 3 * density / density.max(), np.diff(edges), align="edge", color="0.85", zorder=0)
         _overlay(axes, nu, "C0")
         axes.plot(GRID, np.median(nu, axis=0), color="C1", label="median")
-        axes.set(ylim=(0, 14), ylabel="ν", title=f"trained on {'90 % of the' if name == 'split' else 'all'} points")
+        axes.set(ylim=(0, 14), ylabel="ν", title=f"trained on {POINTS[name]} points")
         axes.axhline(3, color="0.5", linewidth=0.8, linestyle="--")
         axes.axhline(13, color="0.5", linewidth=0.8, linestyle="--")
         angle_axis(axes)

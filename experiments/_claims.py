@@ -35,14 +35,19 @@ def decide(holds: Any, in_part: Any = False) -> str:
     return HOLDS if holds else IN_PART if in_part else FAILS
 
 
+def judge(holds: Any, fails: Any) -> str:
+    """The verdict where the numbers may leave it open."""
+    return HOLDS if holds else FAILS if fails else OPEN
+
+
 def interval(
-    values: np.ndarray, statistic: Callable[..., Any] = np.median, level: float = 0.95, draws: int = 2000
+    values: np.ndarray, statistic: Callable[..., Any] = np.median, draws: int = 2000
 ) -> tuple[float, float, float]:
-    """A statistic over the first axis with its percentile bootstrap interval: value, lower and upper end."""
+    """A statistic over the first axis with its 95 % percentile bootstrap interval: value, lower and upper end."""
     values = np.asarray(values)
     rng = np.random.default_rng(0)
     again = statistic(values[rng.integers(0, len(values), (draws, len(values)))], axis=1)
-    low, high = np.quantile(again, [(1 - level) / 2, (1 + level) / 2])
+    low, high = np.quantile(again, [0.025, 0.975])
     return float(statistic(values, axis=0)), float(low), float(high)
 
 
@@ -52,11 +57,11 @@ def ratio_of_spreads(squares: np.ndarray, axis: int) -> np.ndarray:
     return np.sqrt(variance[..., 0] / variance[..., 1])
 
 
-def share(count: int, total: int, level: float = 0.95) -> tuple[float, float, float]:
-    """A share with its Wilson interval."""
+def share(count: int, total: int) -> tuple[float, float, float]:
+    """A share with its 95 % Wilson interval."""
     from scipy import stats
 
-    found = stats.binomtest(int(count), int(total)).proportion_ci(level, "wilson")
+    found = stats.binomtest(int(count), int(total)).proportion_ci(0.95, "wilson")
     return count / total, float(found.low), float(found.high)
 
 

@@ -5,14 +5,9 @@ from typing import Any
 import numpy as np
 
 from experiments import _circle
-from experiments._claims import FAILS, HOLDS, OPEN, Claim, decide, interval, share, shown
+from experiments._claims import Claim, decide, interval, judge, share, shown
 
 TRIED = np.geomspace(1e-4, 1e4, 801)  # r at which a wanted uncertainty is looked for
-
-
-def judge(holds: Any, fails: Any) -> str:
-    """The verdict where few networks may leave it open."""
-    return HOLDS if holds else FAILS if fails else OPEN
 
 
 def usual(results: dict[str, Any]) -> int:
@@ -30,8 +25,8 @@ def statistics(results: dict[str, Any]) -> dict[str, np.ndarray]:
     return {
         "train": results["train"],
         "fresh": results["fresh"],
-        "nu_centre": results["nu"][..., _circle.near_centre()].mean(axis=-1),
-        "nu_ends": results["nu"][..., _circle.near_ends()].mean(axis=-1),
+        "nu_centre": results["nu"][..., _circle.NEAR_CENTRE].mean(axis=-1),
+        "nu_ends": results["nu"][..., _circle.NEAR_ENDS].mean(axis=-1),
         "nu": results["nu"].mean(axis=-1),
         "kappa": np.median(results["kappa"], axis=-1),
         "aleatoric": np.median(results["aleatoric"], axis=-1),
@@ -126,7 +121,7 @@ def _fluctuation(results: dict[str, Any]) -> Claim:
         "Sec. 3, eq:kappanucoupling",
         "without coupling κ/ν fluctuates through the data, which the coupling forbids",
         "κ/ν within a network, 95 % over 5 % quantile over t, without coupling (1 with it); "
-        "scatter of ln κ over networks: free; r = 1",
+        f"scatter of ln κ over networks: free; r = {results['r'][usual(results)]:g}",
         "",
         f"{shown(factor, '.2f')}; {'; '.join(f'{value:.2f}' for value in (*scatter[low:], scatter[usual(results)]))}",
         decide(factor[1] > 1.5, factor[1] > 1.05),

@@ -5,9 +5,8 @@ from typing import Any
 import numpy as np
 
 from experiments import _circle
-from experiments._claims import interval
 from experiments._coupling_claims import statistics
-from experiments._figures import new_figure
+from experiments._figures import line_with_interval, new_figure
 
 CAPTIONS = {
     "over_r": "The circle with couplings ν = r κ from 0.1 to 100: NLL per point, mean ν, standard deviations along "
@@ -34,7 +33,7 @@ def plot(results: dict[str, Any]) -> dict[str, Any]:
     couplings = len(results["r"])
     for axes, (label, lines, free) in zip(panels.flat, PANELS, strict=True):
         for number, (name, note) in enumerate(lines.items()):
-            _line(axes, results["r"], values[name][:couplings], f"C{number}", note)
+            line_with_interval(axes, results["r"], values[name][:couplings], f"C{number}", note)
         for place, start in enumerate(results["start"] if free else []):
             level = float(np.mean(values[free][couplings + place]))
             axes.axhline(level, color="0.5", linestyle=FREE_STYLES[place % 2], label=f"free κ, from {start:.2g}")
@@ -47,9 +46,3 @@ def plot(results: dict[str, Any]) -> dict[str, Any]:
     for axes in panels.flat:
         axes.legend()
     return {"over_r": figure}
-
-
-def _line(axes: Any, couplings: list[float], values: np.ndarray, colour: str, label: str) -> None:
-    middle, low, high = np.array([interval(value, np.mean) for value in values]).T
-    axes.plot(couplings, middle, color=colour, marker=".", label=label)
-    axes.fill_between(couplings, low, high, color=colour, alpha=0.15, linewidth=0)

@@ -6,7 +6,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import optax
-from scipy.special import gammaln
+from scipy import stats
 
 import mder_jax as mder
 from experiments._progress import train
@@ -97,6 +97,4 @@ def _outputs(network: mder.PerMember, snapshots: list[Any], X: np.ndarray) -> md
 def _nll(nig: mder.NIG, y: np.ndarray) -> np.ndarray:
     """Mean over the data of −ln St_2α(y | μ₀, β(1+κ)/(κα)), in float64."""
     mu, kappa, alpha, beta = (np.asarray(part, np.float64) for part in (nig.mu, nig.kappa, nig.alpha, nig.beta))
-    spread = 2 * beta * (1 + kappa) / kappa
-    front = gammaln(alpha) - gammaln(alpha + 0.5) + 0.5 * np.log(np.pi * spread)
-    return np.mean(front + (alpha + 0.5) * np.log1p((y - mu) ** 2 / spread), axis=-1)
+    return -stats.t.logpdf(y, 2 * alpha, mu, np.sqrt(beta / alpha * (1 + 1 / kappa))).mean(axis=-1)

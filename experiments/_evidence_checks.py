@@ -84,7 +84,7 @@ def _deviation(log_left: Array, log_right: Array) -> float:
 def quadrature(cases: Cases, closed: Array, count: int = 10, step: float = 0.15) -> dict[str, float]:
     """n = 1: ∫∫ N(y | μ, σ²) NIW(μ, σ²) dμ dσ² by the trapezoidal rule against p(y | m), and ∫∫ NIW against 1.
 
-    With μ = μ₀ + zσ/√κ and σ² = eᵘ the integrand falls fast in z and u, and the rule converges exponentially.
+    With μ = μ₀ + zσ/√κ and σ² = Ψ eᵘ the integrand falls fast in z and u, and the rule converges exponentially.
     """
     count = min(count, len(closed))
     mu0, Psi, kappa, nu = (part[:count] for part in cases.prior)

@@ -1,9 +1,13 @@
-"""How figures are made: one style, one way to draw many members."""
+"""How figures are made: one style, lines with intervals, an axis of angles, PNG and PDF."""
 
 import io
 import math
 import pathlib
 from typing import Any
+
+import numpy as np
+
+from experiments._claims import interval
 
 STYLE = pathlib.Path(__file__).with_name("paper.mplstyle")
 ANGLES = [quarter * math.pi / 2 for quarter in range(5)]
@@ -22,11 +26,18 @@ def new_figure(
     return figure, figure.subplots(rows, columns, **options)
 
 
-def angle_axis(axes: Any, label: str = "t (rad)") -> None:
-    """An x axis from 0 to 2π with ticks at multiples of π/2."""
+def line_with_interval(axes: Any, x: Any, values: np.ndarray, color: str, label: str, style: str = "-") -> None:
+    """Means of each row of the values with bootstrap intervals, over x."""
+    middle, low, high = np.array([interval(value, np.mean) for value in values]).T
+    axes.plot(x, middle, style, color=color, marker=".", label=label)
+    axes.fill_between(x, low, high, color=color, alpha=0.15, linewidth=0)
+
+
+def angle_axis(axes: Any) -> None:
+    """An x axis of t from 0 to 2π with ticks at multiples of π/2."""
     axes.set_xlim(0, 2 * math.pi)
     axes.set_xticks(ANGLES, ANGLE_NAMES)
-    axes.set_xlabel(label)
+    axes.set_xlabel("t (rad)")
 
 
 def rendered(figure: Any) -> dict[str, bytes]:

@@ -4,7 +4,7 @@ from typing import Any
 
 import numpy as np
 
-from experiments._claims import OPEN, Claim, decide, interval, share, shown
+from experiments._claims import Claim, decide, interval, judge, share, shown
 
 APPENDIX = "App. Bias of fit parameters, fig. res"
 SECTION = "Sec. Challenging extraction of shape parameters, summary"
@@ -59,7 +59,7 @@ def spread_ratio(first: np.ndarray, second: np.ndarray) -> np.ndarray:
 def above(estimate: tuple[float, float, float], bar: float = 0.0) -> str:
     """Whether an estimate is above a bar; open where its interval holds the bar."""
     _, low, high = estimate
-    return decide(low > bar) if low > bar or high < bar else OPEN
+    return judge(low > bar, high < bar)
 
 
 def ends(results: dict[str, Any]) -> tuple[int, int]:

@@ -121,7 +121,7 @@ def theta_part(theta: Array) -> tuple[Array, Array, Array]:
 
 
 def start(samples: Samples) -> Array:
-    """ν = 4 and a diagonal S of 1.5 times the geometric mean of |y_j|, which outliers hardly move."""
+    """ν = 4 and a diagonal S whose scales are 1.5 times the geometric mean of |y_j|, which outliers hardly move."""
     away = jnp.where(samples.y == 0, 1.0, jnp.abs(samples.y))
     logs = jnp.sum(samples.weights * jnp.log(away), axis=2)
     means = (

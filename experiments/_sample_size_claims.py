@@ -22,7 +22,7 @@ def over(mask: np.ndarray, values: np.ndarray) -> np.ndarray:
 
 def statistics(found: dict[str, Any]) -> dict[str, np.ndarray]:
     """Each quantity for every size and data set, (S, D); the data sets are what is independent."""
-    everywhere, centre, ends = np.ones_like(MIDDLE), _circle.near_centre(), _circle.near_ends()
+    everywhere, centre, ends = np.ones_like(MIDDLE), _circle.NEAR_CENTRE, _circle.NEAR_ENDS
     is_open, error = found["nu"] > OPEN_GATE, found["mean_error"]
     off = np.abs(found["correlation"] - _circle.true_correlation())
     wrong = off > RIGHT

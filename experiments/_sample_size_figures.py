@@ -5,8 +5,8 @@ from typing import Any
 import numpy as np
 
 from experiments import _circle
-from experiments._figures import angle_axis, new_figure
-from experiments._sample_size_claims import EQUAL, average, statistics
+from experiments._figures import angle_axis, line_with_interval, new_figure
+from experiments._sample_size_claims import EQUAL, statistics
 
 CAPTIONS = {
     "over_n": "The circle trained on 50 to 30,000 points: mean ν, NLL per point, error of the mean and of the "
@@ -37,7 +37,7 @@ def _over_n(results: dict[str, Any]) -> Any:
             values = statistics(found)
             for number, (name, region) in enumerate(lines.items()):
                 note = region if len(results["budgets"]) == 1 else f"{region}, {EQUAL[budget]}"
-                _line(axes, results["sizes"], values[name], f"C{number}", LINES[budget], note)
+                line_with_interval(axes, results["sizes"], values[name], f"C{number}", note, LINES[budget])
         axes.set_xscale("log")
         axes.set_xlabel("points to train on")
         axes.set_ylabel(label)
@@ -48,12 +48,6 @@ def _over_n(results: dict[str, Any]) -> Any:
     panels[1, 0].set_yticks([0.02, 0.05, 0.1, 0.2, 0.5], ["0.02", "0.05", "0.1", "0.2", "0.5"])
     panels[1, 0].minorticks_off()
     return figure
-
-
-def _line(axes: Any, sizes: list[int], values: np.ndarray, colour: str, style: str, label: str) -> None:
-    middle, low, high = np.array([average(value) for value in values]).T
-    axes.plot(sizes, middle, style, color=colour, marker=".", label=label)
-    axes.fill_between(sizes, low, high, color=colour, alpha=0.15, linewidth=0)
 
 
 def _over_t(results: dict[str, Any]) -> Any:

@@ -1,14 +1,14 @@
 """Times taken in turn, so that a slow moment of the machine hits all alike, and the ratios made of them."""
 
-from collections.abc import Callable, Sequence
-from typing import Any, TypeVar
+from collections.abc import Callable, Mapping, Sequence
+from typing import TypeVar
 
 import numpy as np
 
 T = TypeVar("T")
 
 
-def in_turn(what: str, candidates: dict[str, Callable[[], T]], repeats: int) -> dict[str, list[T]]:
+def in_turn(what: str, candidates: Mapping[str, Callable[[], T]], repeats: int) -> dict[str, list[T]]:
     """What every candidate returns, round after round."""
     values: dict[str, list[T]] = {name: [] for name in candidates}
     for number in range(repeats):
@@ -33,8 +33,8 @@ def shown(values: dict[str, float], places: int = 1) -> str:
     return f"{values['median']:.{places}f} ({values['low']:.{places}f} to {values['high']:.{places}f})"
 
 
-def verdict(what: str, values: dict[str, float], goal: float, at_least: bool, **style: Any) -> str:
+def verdict(what: str, values: dict[str, float], goal: float, at_least: bool, places: int = 1) -> str:
     """A line that says whether the median reaches its goal."""
     reached = values["median"] >= goal if at_least else values["median"] <= goal
     bound = "at least" if at_least else "at most"
-    return f"{'reached' if reached else 'MISSED '}: {what}: {shown(values, **style)}, goal {bound} {goal:g}"
+    return f"{'reached' if reached else 'MISSED '}: {what}: {shown(values, places)}, goal {bound} {goal:g}"

@@ -2,6 +2,7 @@
 
 import time
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import jax
@@ -10,6 +11,7 @@ import numpy as np
 
 import mder_jax as mder
 from experiments._figures import new_figure
+from experiments._speed_clock import in_turn, ratio, shown
 
 GOALS = {2: 3.0, 4: 15.0, 8: 8.0, 16: 4.0}
 COMPILE_GOAL = 2.0
@@ -31,20 +33,19 @@ def measure(points: int, sizes: tuple[int, ...], compile_up_to: int, repeats: in
             start = time.perf_counter()
             compiled[name] = jax.jit(value_and_gradient(options)).lower(*arguments).compile()
             row[f"{name}_compile_s"] = time.perf_counter() - start
-            jax.block_until_ready(compiled[name](*arguments))
-        times: dict[str, list[float]] = {name: [] for name in FORMS}
-        for _ in range(repeats):
-            for name, program in compiled.items():
-                start = time.perf_counter()
-                jax.block_until_ready(program(*arguments))
-                times[name].append(1e3 * (time.perf_counter() - start))
+            _milliseconds(compiled[name], arguments)
+        candidates = {name: partial(_milliseconds, program, arguments) for name, program in compiled.items()}
+        times = in_turn(f"n = {n}", candidates, repeats)
         row |= {f"{name}_ms": float(np.median(values)) for name, values in times.items()}
-        ratios = np.array(times["slogdet"]) / np.array(times["stable"])
-        row |= {"ratio": float(np.median(ratios)), "ratio_low": float(ratios.min()), "ratio_high": float(ratios.max())}
-        rows.append(row)
-        print(f"  n = {n}: {row['ratio']:.1f} times faster", flush=True)
+        rows.append(row | {"ratio": ratio(times["slogdet"], times["stable"])})
     seconds = {str(n): compile_time(points, n) for n in range(1, compile_up_to + 1)}
     return {"points": points, "rows": rows, "compile_s": seconds}
+
+
+def _milliseconds(program: Callable[..., Any], arguments: list[jax.Array]) -> float:
+    start = time.perf_counter()
+    jax.block_until_ready(program(*arguments))
+    return 1e3 * (time.perf_counter() - start)
 
 
 def compile_time(points: int, n: int) -> float:
@@ -80,7 +81,7 @@ def examples(rng: np.random.Generator, points: int, n: int) -> list[jax.Array]:
 
 
 def report(results: dict[str, Any]) -> str:
-    """The table of the README."""
+    """The table of docs/speed."""
     lines = [
         f"evidence of {results['points']:,} points, value and gradient, float32, median ms",
         "|  n | as printed | stable | ratio (range)      | goal | compile s | with missing targets |",
@@ -88,12 +89,11 @@ def report(results: dict[str, Any]) -> str:
     ]
     for row in results["rows"]:
         goal = GOALS.get(row["n"])
-        span = f"{row['ratio']:.1f} ({row['ratio_low']:.1f} to {row['ratio_high']:.1f})"
         lines.append(
-            f"| {row['n']:2} | {row['slogdet_ms']:10.2f} | {row['stable_ms']:6.2f} | {span:18} "
+            f"| {row['n']:2} | {row['slogdet_ms']:10.2f} | {row['stable_ms']:6.2f} | {shown(row['ratio']):18} "
             f"| {goal if goal else '':>4} | {row['stable_compile_s']:9.2f} | {row['missing_ms']:20.2f} |"
         )
-    missed = [row["n"] for row in results["rows"] if row["ratio"] < GOALS.get(row["n"], 0)]
+    missed = [row["n"] for row in results["rows"] if row["ratio"]["median"] < GOALS.get(row["n"], 0)]
     lines.append(f"ratios below their goal: n = {missed}" if missed else "every ratio reaches its goal")
     if results["compile_s"]:
         n, slowest = max(results["compile_s"].items(), key=lambda item: item[1])

@@ -11,7 +11,6 @@ import subprocess
 import sys
 import time
 from dataclasses import asdict, dataclass
-from functools import partial
 from typing import Any
 
 import jax
@@ -19,6 +18,7 @@ import numpy as np
 import optax
 
 import mder_jax as mder
+from experiments._circle import loss
 
 RATE, DECAY = 1e-2, 0.1
 
@@ -71,9 +71,6 @@ class Job:
         """Adam with a learning rate that is constant in pieces."""
         falls = {epoch * self.steps: DECAY for epoch in self.decays}
         return optax.adam(optax.piecewise_constant_schedule(RATE, falls))
-
-
-loss = partial(mder.mder_nll, missing=False)
 
 
 def train(job: Job) -> tuple[mder.Ensemble, float]:

@@ -13,9 +13,10 @@ from flax import linen as nn
 from jax import Array, lax
 
 import mder_jax as mder
+from experiments._circle import loss
 from experiments._figures import new_figure
 from experiments._speed_clock import in_turn, ratio, shown, spread, verdict
-from experiments._speed_job import Job, in_fresh_process, loss, train
+from experiments._speed_job import Job, in_fresh_process, train
 
 WHOLE_GOAL = 100.0
 COMPILED_GOAL = 2.0
@@ -165,7 +166,7 @@ def whole_job(job: Job, loop: Callable[[], float] | None, runs: int) -> dict[str
 
 
 def report(results: dict[str, Any]) -> str:
-    """The tables of the README, and the goals."""
+    """The tables of docs/speed, and the goals."""
     job, whole = Job(**results["job"]), results["whole"]
     lines = [
         f"training {job.members} networks 1-{job.width}-{job.width}-{job.layers[-1][1]} on {job.rows} points in "

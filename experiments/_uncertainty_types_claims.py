@@ -4,7 +4,7 @@ from typing import Any
 
 import numpy as np
 
-from experiments._claims import FAILS, HOLDS, IN_PART, OPEN, Claim, decide, interval, ratio_of_spreads, share, shown
+from experiments._claims import HOLDS, IN_PART, Claim, decide, interval, judge, ratio_of_spreads, share, shown
 from experiments.uncertainty_types import LINES, LOOKED_AT, largest_sample, stds
 
 Estimate = tuple[float, float, float]
@@ -86,8 +86,8 @@ def _epistemic(results: dict[str, Any], number: int, part: str, large: list[int]
 
 def _above_one(whole: Estimate, each: dict[int, Estimate]) -> str:
     """Whether all ratios exceed 1, some do, or not all can; open if the interval of the smallest has 1 inside."""
-    some = any(low > 1 for _, low, _ in each.values())
-    return HOLDS if whole[1] > 1 else IN_PART if some else FAILS if whole[2] < 1 else OPEN
+    verdict = judge(whole[1] > 1, whole[2] < 1)
+    return IN_PART if verdict != HOLDS and any(low > 1 for _, low, _ in each.values()) else verdict
 
 
 def _separation(results: dict[str, Any], line: int) -> Claim:
@@ -133,12 +133,12 @@ def of_sample_size(results: dict[str, Any]) -> list[Claim]:
 def _steady(found: Estimate) -> str:
     """Whether a slope lies within ±0.1, with its whole interval."""
     _, low, high = found
-    return HOLDS if low > -0.1 and high < 0.1 else FAILS if low > 0.1 or high < -0.1 else OPEN
+    return judge(low > -0.1 and high < 0.1, low > 0.1 or high < -0.1)
 
 
 def _falls(found: Estimate) -> str:
     """Whether a slope lies below −¼, with its whole interval."""
-    return HOLDS if found[2] < -0.25 else FAILS if found[1] > -0.25 else OPEN
+    return judge(found[2] < -0.25, found[1] > -0.25)
 
 
 def _row(claim: str, statistic: str, ours: str, verdict: str) -> Claim:

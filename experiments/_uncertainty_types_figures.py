@@ -6,6 +6,7 @@ import numpy as np
 
 from experiments._figures import new_figure
 from experiments.uncertainty_types import GRID, POINTS, largest_sample, stds
+from mder_jax.datasets import three_points_mean
 
 
 def panels_of(results: dict[str, Any]) -> list[tuple[int, str]]:
@@ -26,7 +27,7 @@ def bands(results: dict[str, Any]) -> Any:
         ):
             reach = 2 * np.sqrt(variance)
             axes.fill_between(GRID, mean - reach, mean + reach, color=colour, alpha=0.35, lw=0, label=f"± 2 std {name}")
-        axes.plot(GRID, np.sin(np.pi / 2 * GRID), "k--", lw=1, label="truth")
+        axes.plot(GRID, three_points_mean(GRID), "k--", lw=1, label="truth")
         axes.plot(GRID, mean, color="C2", label="model")
         axes.plot(np.repeat(POINTS, results["y"].shape[-1]), results["y"][0].ravel(), "k.", markersize=3, label="data")
         axes.set(title=title, xlabel="x", xticks=range(4), ylim=(-4, 4.9))

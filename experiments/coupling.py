@@ -56,13 +56,7 @@ def run(config: Config) -> dict[str, Any]:
     }
     by_setting = {name: value.reshape(-1, config.members, *value.shape[1:]) for name, value in found.items()}
     start = np.logaddexp(0, SHIFTS).tolist()
-    return {
-        "r": list(config.r),
-        "start": start,
-        "t": _circle.GRID,
-        "identity_error": error,
-        "rows": nll.size,
-    } | by_setting
+    return {"r": list(config.r), "start": start, "identity_error": error, "rows": nll.size} | by_setting
 
 
 def fit(config: Config, data: _circle.Draw) -> mder.Ensemble:

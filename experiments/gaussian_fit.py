@@ -161,7 +161,7 @@ def report(results: dict[str, Any]) -> str:
 
 
 def claims(results: dict[str, Any]) -> list[Claim]:
-    """Four statements of App. A."""
+    """Five statements of App. A."""
     return [*_overfit_claims(results), *_gap_claims(results), _underfit_claim(results)]
 
 

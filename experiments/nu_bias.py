@@ -56,12 +56,7 @@ def run(config: Config) -> dict[str, Any]:
         running("nu_bias", number / len(config.truths))
         tables.append(fit_table(rng, truth, config))
     fits = {name: np.concatenate([table[name] for table in tables]) for name in tables[0]}
-    return {
-        "truths": list(config.truths),
-        "sizes": sorted(config.sizes),
-        "bounds": [config.low, config.high],
-        "fits": fits,
-    }
+    return {"truths": list(config.truths), "sizes": sorted(config.sizes), "fits": fits}
 
 
 def fit_table(rng: np.random.Generator, truth: float, config: Config) -> dict[str, np.ndarray]:

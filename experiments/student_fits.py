@@ -18,7 +18,7 @@ CIRCLE_POINTS = 300  # data points of the paper's experiment, Sec. 4
 PRINTED_SIGMA = 1.09  # in the legend of figure dfit
 CAPTIONS = {
     "students": "Student-t densities at several ν, on a linear scale (the paper's figure) and a logarithmic one.",
-    "dfit": "A t with ν = 5 fitted to a t with ν = 2 where |x| ≤ 3 (grey): least squares on the densities, which gives "
+    "dfit": "A t with ν = 5 fitted to a t with ν = 2 in the core (grey): least squares on the densities, which gives "
     "the paper's σ, and maximum likelihood on the whole line. Below, the ratio to the t with ν = 2.",
     "normal": "How far a t is from the normal of equal variance, over its degrees of freedom: total variation, and the "
     "sample size at which the best test and the Kolmogorov-Smirnov test see the difference half of the time.",
@@ -138,7 +138,7 @@ def correlation_claim(results: dict[str, Any]) -> Claim:
         f"{SECTION}, fig. dfit",
         "the estimates of ν and σ are highly correlated where only the core is seen",
         f"correlation from the Fisher information at ν = 5, draws beyond ±{results['core']:g} lost or only counted "
-        "(high: 0.9 at ν = 2, 5 and 13)",
+        f"(high: 0.9 at ν = 2, 5 and {results['degrees']:g})",
         "",
         f"{row['core']['cut']:.2f} and {row['core']['counted']:.2f}, {row['whole']:.2f} with the whole line in view; "
         f"the error of ν grows × {row['error_ratio']['cut']:.1f} and × {row['error_ratio']['counted']:.1f}",
@@ -148,13 +148,13 @@ def correlation_claim(results: dict[str, Any]) -> Claim:
 
 def fit_claim(results: dict[str, Any]) -> Claim:
     """σ of the t_5."""
-    fits = results["fits"]
+    fits, core = results["fits"], results["core"]
     match = [name for name, sigma in fits.items() if round(sigma, 2) == PRINTED_SIGMA]
     others = ", ".join(f"{sigma:.2f} by {name}" for name, sigma in fits.items() if name not in match)
     found = ", ".join(f"{fits[name]:.4f} by {name}" for name in match) or "none"
     return Claim(
         f"{SECTION}, fig. dfit",
-        "a t with ν = 5 fits a t with ν = 2 on [−3, 3] with a slightly larger σ",
+        f"a t with ν = 5 fits a t with ν = 2 on [−{core:g}, {core:g}] with a slightly larger σ",
         "σ by criterion",
         f"{PRINTED_SIGMA}",
         f"{found}; but {others}",

@@ -2,7 +2,6 @@
 
 import json
 import math
-import pathlib
 
 import jax
 import jax.numpy as jnp
@@ -195,22 +194,32 @@ def test_paired_differences_are_those_of_the_corrected_t_test():
 
 def test_published_errors_are_those_of_means():
     known = compare.published("energy")
-    assert known["PBP"] == (2.04, 0.02) and known["Deep Ensembles 2017"][1] == pytest.approx(0.22 / math.sqrt(20))
-    assert compare.published("protein")["NGBoost"][1] == pytest.approx(0.03 / math.sqrt(5))
-    found = compare.against_published([1.0, 1.2], 1.38, 0.05)
-    assert found.mean == pytest.approx(-0.28) and found.high == pytest.approx(
-        -0.28 + 1.96 * math.hypot(0.1, 0.05), abs=1e-3
-    )
+    assert known["PBP"] == (2.04, 0.02, 20) and known["Deep Ensembles 2017"][1] == pytest.approx(0.22 / math.sqrt(20))
+    assert compare.published("protein")["NGBoost"] == (2.81, pytest.approx(0.03 / math.sqrt(5)), 5)
+    assert compare.published("slump") == {}
+
+
+def test_differences_to_published_means_are_those_of_welch():
+    ours = np.array([1.0, 1.2, 1.7])
+
+    def p(difference):
+        own, theirs = (ours.mean() - difference, ours.std(ddof=1), 3), (1.5, 0.05 * math.sqrt(20), 20)
+        return stats.ttest_ind_from_stats(*own, *theirs, equal_var=False).pvalue
+
+    found = compare.against_published(ours, 1.5, 0.05, 20)
+    assert (found.mean, found.p) == pytest.approx((-0.2, p(0))) and found.low < found.mean < found.high
+    assert (p(found.low), p(found.high)) == pytest.approx((0.05, 0.05))
 
 
 def test_rows_out_are_told_from_rows_in():
     X, Y = correlated_table(200)
     parts = [(np.arange(150), np.arange(150, 200))]
     tasks = problems._in_out_tasks(X, Y, parts)
-    assert tasks.X.shape[1] == 135 and tasks.rows.sum() == 50 and not tasks.rows[0, :15].any()
+    assert tasks.X.shape[1] == 135 and tasks.outside.sum() == 50 and not tasks.outside[0, :15].any()
+    assert np.array_equal(tasks.outside, tasks.rows >= 150)
     errors = np.random.RandomState(0).normal(size=(1, 65, 2))
     perfect = {
-        "epistemic": tasks.rows.astype(float),
+        "epistemic": tasks.outside.astype(float),
         "covariance": np.einsum("skj,jl->skjl", np.abs(errors).sum(-1, keepdims=True) * np.ones(2), np.eye(2)),
         "errors": errors,
         "nll": np.arange(65.0)[None],
@@ -290,15 +299,15 @@ def test_tables_that_are_not_there_are_told_loudly(run, tmp_path):
 
 @pytest.mark.slow
 def test_every_problem_runs_on_real_tables(tmp_path):
-    names = problems.UNIVARIATE + problems.JOINT
-    for name in names:
+    for name in mder.datasets.REAL_TABLES:
         try:
             mder.datasets.real(name)
         except mder.datasets.MissingTableError as error:
             pytest.skip(str(error))
-    assert main(["benchmark", *SMALL, "--epochs", "1", "--out", str(tmp_path / "all")]) == 0
-    found = json.loads(pathlib.Path(tmp_path / "all" / "benchmark.json").read_text())["results"]["problems"]
-    assert len(found) > 20
+    every = ["--epochs", "1", "--parts", *benchmark.PARTS, "--growth", "1"]
+    assert main(["benchmark", *SMALL, *every, "--out", str(tmp_path)]) == 0
+    found = json.loads((tmp_path / "benchmark.json").read_text())["results"]["problems"]
+    assert set(found) == {problem.label for problem in problems.all_problems(benchmark.Config(epochs=(1,), growth=1))}
 
 
 def scored(method, nll, **more):

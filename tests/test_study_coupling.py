@@ -114,7 +114,7 @@ def test_verdicts_follow_the_numbers(results):
     assert coupling.claims(results | {"identity_error": 1e-3})[0].verdict == FAILS
     learned = copy.deepcopy(results)
     learned["kappa"][-1] = learned["kappa"][-2]  # both starts end at the same κ
-    assert [coupling.claims(case)[1].verdict for case in (results, learned)] != [FAILS, FAILS]
+    assert coupling.claims(results)[1].verdict != FAILS
     assert coupling.claims(learned)[1].verdict == FAILS
     narrow = results | {"total": 1.5 * results["total"], "aleatoric": np.full_like(results["aleatoric"], _circle.NOISE)}
     assert coupling.claims(narrow)[7].verdict == FAILS  # the noise is right as it is
@@ -124,7 +124,7 @@ def test_verdicts_follow_the_numbers(results):
     assert coupling.claims(worse)[3].verdict == FAILS
     gate = results | {"nu": np.where(np.arange(5)[:, None, None] == 2, 13.0, np.full_like(results["nu"], 5.0))}
     assert coupling.claims(gate)[6].verdict == FAILS and coupling.claims(gate)[5].verdict == HOLDS
-    wavy = results | {"nu": np.broadcast_to(np.where(_circle.near_centre(), 3.1, 13.0), results["nu"].shape)}
+    wavy = results | {"nu": np.broadcast_to(np.where(_circle.NEAR_CENTRE, 3.1, 13.0), results["nu"].shape)}
     assert coupling.claims(wavy)[5].verdict == FAILS
 
 

@@ -11,7 +11,7 @@ from experiments import _speed_growth, _speed_job, _speed_training, speed
 def test_speed_measures_every_form():
     results = speed.run(speed.Config(parts=("evidence",), points=50, sizes=(2,), repeats=2, compile_up_to=2))
     (row,) = results["evidence"]["rows"]
-    assert row["ratio"] > 0 and all(row[f"{name}_ms"] > 0 for name in ("slogdet", "stable", "missing"))
+    assert row["ratio"]["low"] > 0 and all(row[f"{name}_ms"] > 0 for name in ("slogdet", "stable", "missing"))
     assert "|  2 |" in speed.report(results) and set(results["evidence"]["compile_s"]) == {"1", "2"}
 
 
@@ -66,11 +66,6 @@ def test_speed_leaves_out_a_peer_that_fails_and_says_so():
 
     working, notes = _speed_training.ready({"ours": lambda: 1.0, "compiled": broken})
     assert set(working) == {"ours"} and notes == ["LEFT OUT: torch.func, torch.compile: RuntimeError: no compiler"]
-
-
-def test_speed_names_an_unknown_part():
-    with pytest.raises(ValueError, match="parts are evidence, training, growth, estimator; got evidense"):
-        speed.run(speed.Config(parts=("evidense",)))
 
 
 @pytest.mark.slow
