@@ -1,6 +1,7 @@
 """The command ``python -m experiments [name] [options]``."""
 
 import argparse
+import os
 import pathlib
 import sys
 from collections.abc import Callable
@@ -46,13 +47,15 @@ def main(arguments: list[str] | None = None) -> int:
     except _store.ResultsError as error:
         print(error, file=sys.stderr)
         return 1
+    except BrokenPipeError:  # whoever read our output has seen enough
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return 1
     except OSError as error:
         print(f"cannot write results: {error}; studies that had finished are saved", file=sys.stderr)
         return 1
     except KeyboardInterrupt:
         print("interrupted; studies that had finished are saved", file=sys.stderr)
         return 130
-    print(f"\nresults, figures and report.html are in {options.out}/")
     return 0
 
 
@@ -84,6 +87,8 @@ def _run(chosen: list[str], options: argparse.Namespace) -> None:
             _in_processes(chosen, options, done)
     print(_report.summary(options.out, chosen))
     _report.write(options.out, list(STUDIES))
+    small = "" if options.full or options.name else "; these are small versions, --full has more behind each claim"
+    print(f"results, figures and report.html are in {options.out}/{small}", flush=True)
 
 
 def _in_this_process(name: str, options: argparse.Namespace) -> None:

@@ -41,7 +41,7 @@ def joint(results: dict[str, Any]) -> Any:
         _difference_axis(axes)
     panels[0, 0].set_yticks(range(len(names)), names)
     panels[0, 0].invert_yaxis()
-    figure.supxlabel("joint NLL − that of the NIW ensemble", fontsize="medium")
+    figure.supxlabel("joint NLL − that of the NIW ensemble (linear up to ±0.1, logarithmic beyond)", fontsize="medium")
     return figure
 
 
@@ -49,7 +49,7 @@ def _difference_axis(axes: Any) -> None:
     """Linear up to 0.1, logarithmic beyond, with ticks that do not touch."""
     axes.set_xscale("symlog", linthresh=0.1, linscale=0.5)
     low, high = axes.get_xlim()
-    ticks = [-1, -0.1, 0, 0.1, 1, 10] if high < 3 else [-1, 0, 1, 10]
+    ticks = [-1, -0.3, -0.1, 0, 0.1, 0.3, 1, 3] if high - low < 1.5 else [-1, 0, 0.1, 1, 3, 10]
     ticks = ticks if high > 0.5 or low < -0.5 else [-0.1, -0.05, 0, 0.05, 0.1, 0.2]
     shown = [tick for tick in ticks if low <= tick <= high]
     axes.set_xticks(shown, [f"{tick:g}".replace("-", "−") for tick in shown])

@@ -41,23 +41,24 @@ def joint(results: dict[str, Any]) -> dict[str, Any]:
 
 
 def _constant(results: dict[str, Any]) -> Iterator[Goal]:
-    found = joint(results)
-    if not found:
+    better, left_out = {}, set()
+    for name, problem in joint(results).items():
+        here, given = [row for row in CONSTANT if row in problem["rows"]], REFERENCES.get(name, ())
+        known = [*given, *(np.mean(problem["rows"][row]["nll"]) for row in here)]
+        if known:
+            better[name] = float(np.mean(problem["rows"][ENSEMBLE]["nll"]) - min(known))
+            left_out |= set() if given else set(CONSTANT) - set(here)
+    if not better:
         return
-    better = {}
-    for name, problem in found.items():
-        known = [
-            *REFERENCES.get(name, ()),
-            *(np.mean(problem["rows"][row]["nll"]) for row in CONSTANT if row in problem["rows"]),
-        ]
-        better[name] = float(np.mean(problem["rows"][ENSEMBLE]["nll"]) - min(known))
+    below = [value < 0 for value in better.values()]
+    without = f" (not run: {', '.join(sorted(left_out))})" if left_out else ""
     yield Goal(
         "B",
         "the NIW ensemble beats every constant covariance in joint NLL",
-        "NLL minus the best of ridge and ExtraTrees, diagonal and full, given with the tables or run here",
+        f"NLL minus the best of ridge and ExtraTrees, diagonal and full, given with the tables or run here{without}",
         "below 0 on all tables",
         _listed(better),
-        decide(all(value < 0 for value in better.values()), any(value < 0 for value in better.values())),
+        OPEN if left_out and all(below) else decide(all(below), any(below)),
     )
 
 

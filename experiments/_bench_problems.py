@@ -16,9 +16,10 @@ import numpy as np
 import mder_jax as mder
 from experiments._bench_neural import USUAL, Recipe
 from experiments._bench_tasks import Tasks, joined, make_tasks, seeded_splits
+from experiments._store import ResultsError
 from mder_jax import _fitting, _scores, metrics
 from mder_jax._real_tables import SOURCES
-from mder_jax.datasets import real
+from mder_jax.datasets import RealTable, real
 
 UNIVARIATE = ("protein", "naval", "power", "kin8nm", "wine-red", "concrete", "energy", "boston", "yacht")
 JOINT = ("naval", "births1", "ansur2", "energy", "slump")
@@ -154,28 +155,36 @@ def _by_steps(config: Any, tasks: Tasks) -> Recipe:
     return Recipe(USUAL.hidden_layer_sizes, min(MOST_EPOCHS, max(1, config.steps // in_an_epoch)), members, config.seed)
 
 
+def _table(name: str) -> RealTable:
+    """A real table; a file that is another one ends the run with a sentence."""
+    try:
+        return real(name)
+    except ValueError as error:
+        raise ResultsError(str(error)) from None
+
+
 def _seeded(name: str, splits: int, targets: int | None = None) -> Tasks:
-    table = real(name)
+    table = _table(name)
     return make_tasks(table.X, table.Y[:, :targets], seeded_splits(len(table.X), splits))
 
 
 def _grown(name: str, splits: int, share: float) -> Tasks:
     """Training on the first rows of each training part, which lie in random order."""
-    table = real(name)
+    table = _table(name)
     parts = seeded_splits(len(table.X), splits)
     return make_tasks(table.X, table.Y, [(train[: round(share * len(train))], test) for train, test in parts])
 
 
 def _later(splits: int) -> Tasks:
     """rf1 in time order: a tenth of the first rows is "in", the later rows are "out"."""
-    table = real("rf1")
+    table = _table("rf1")
     first, later = np.arange(FIRST_OF_RF1), np.arange(FIRST_OF_RF1, len(table.X))
     return _in_out_tasks(table.X, table.Y, [(first, later)] * splits)
 
 
 def _block(name: str, splits: int) -> Tasks:
     """Out is the fifth of the rows at one end of a principal component of the inputs: each split has its own end."""
-    table = real(name)
+    table = _table(name)
     X = (table.X - table.X.mean(0)) / np.maximum(table.X.std(0), 1e-12)
     scores = X @ np.linalg.svd(X, full_matrices=False)[2].T
     parts = []
@@ -237,7 +246,7 @@ def _in_units(rows: dict[str, np.ndarray], tasks: Tasks) -> dict[str, Any]:
 
 
 def _trivariate_truth(rows: dict[str, np.ndarray], tasks: Tasks) -> dict[str, Any]:
-    table = real("trivariate")
+    table = _table("trivariate")
     std = np.stack([table.truth[f"scale_{j}"] for j in (1, 2, 3)], axis=1)[tasks.rows]
     mean = np.stack([table.truth[f"location_{j}"] for j in (1, 2, 3)], axis=1)[tasks.rows]
     correlation = np.broadcast_to(np.eye(3), (*std.shape, 3)).copy()

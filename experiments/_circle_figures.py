@@ -84,7 +84,15 @@ def _gates(t: np.ndarray, gates: dict[str, np.ndarray]) -> Any:
     figure, panels = new_figure(columns=len(gates), width=4.8, height=3.4, squeeze=False)
     for axes, (name, nu) in zip(panels[0], gates.items(), strict=True):
         density, edges = np.histogram(t, bins=24, range=(0, 2 * np.pi))
-        axes.bar(edges[:-1], 3 * density / density.max(), np.diff(edges), align="edge", color="0.85", zorder=0)
+        axes.bar(
+            edges[:-1],
+            3 * density / density.max(),
+            np.diff(edges),
+            align="edge",
+            color="0.85",
+            zorder=0,
+            label="density of data",
+        )
         _overlay(axes, nu, "C0")
         axes.plot(GRID, np.median(nu, axis=0), color="C1", label="median")
         axes.set(ylim=(0, 14), ylabel="ν", title=f"trained on {POINTS[name]} points")

@@ -33,7 +33,7 @@ def add_options(parser: argparse._ActionsContainer, config: type) -> None:
             choices=meta["choices"],
             default=argparse.SUPPRESS,
             metavar=None if meta["choices"] else "N" if kind is int else "X",
-            help=note,
+            help=note.replace("%", "%%"),  # argparse formats it
         )
 
 

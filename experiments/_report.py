@@ -4,6 +4,7 @@ import base64
 import html
 import json
 import pathlib
+from collections import Counter
 from typing import Any
 
 from experiments import _store
@@ -12,6 +13,7 @@ from experiments._misprints import MISPRINTS
 
 COLUMNS = {"where": "Where", "claim": "Claim", "statistic": "Tested by", "paper": "Paper", "ours": "Here"}
 CLASSES = {HOLDS: "holds", IN_PART: "part", FAILS: "fails", OPEN: "open"}
+PLURAL = {HOLDS: "hold", IN_PART: "hold in part", FAILS: "do not hold", OPEN: "cannot be decided"}
 STYLE = """
 :root { color-scheme: light dark; --line: #8884; --soft: #8881; }
 body { font: 16px/1.5 system-ui, sans-serif; max-width: 70rem; margin: 0 auto; padding: 1rem; }
@@ -44,13 +46,21 @@ def write(folder: pathlib.Path, studies: list[str]) -> None:
 
 
 def summary(folder: pathlib.Path, studies: list[str]) -> str:
-    """What to print: every study's report, then its claims with their verdicts."""
-    told = []
+    """What to print: every study's report, then its claims with their verdicts, and how many there are of each."""
+    told, claims = [], []
     for name in studies:
         part = _part(folder, name)
         lines = [f"  {claim['verdict']:18} {claim['claim']}: {claim['ours']}" for claim in part["claims"]]
         told.append("\n".join([f"\n== {name} ({part['seconds']:.1f} s)", part["report"], *lines]))
-    return "\n".join(told)
+        claims += part["claims"]
+    return "\n".join([*told, *([f"\n{counted(claims)}; ledger.md says how each was tested"] if claims else [])])
+
+
+def counted(claims: list[dict[str, str]]) -> str:
+    """How many claims there are, and of each verdict."""
+    counts = Counter(claim["verdict"] for claim in claims)
+    each = [f"{counts[one]} {one if counts[one] == 1 else several}" for one, several in PLURAL.items() if counts[one]]
+    return f"{len(claims)} claims: {', '.join(each)}"
 
 
 def _part(folder: pathlib.Path, name: str) -> dict[str, Any]:
@@ -69,8 +79,6 @@ def markdown(rows: list[dict[str, str]]) -> str:
 def page(folder: pathlib.Path, parts: dict[str, Any], rows: list[dict[str, str]]) -> str:
     """All of it as one HTML file without any link to the outside."""
     links = "".join(f'<a href="#{name}">{name}</a>' for name in parts)
-    counts = {verdict: sum(row["verdict"] == verdict for row in rows) for verdict in CLASSES}
-    told = ", ".join(f"{count} {verdict}" for verdict, count in counts.items() if count)
     sections = "".join(_section(folder, name, part) for name, part in parts.items())
     return f"""<!DOCTYPE html>
 <html lang="en"><head><meta charset="utf-8"><meta name="viewport" content="width=device-width, initial-scale=1">
@@ -78,7 +86,7 @@ def page(folder: pathlib.Path, parts: dict[str, Any], rows: list[dict[str, str]]
 </head><body>
 <h1>Multivariate Deep Evidential Regression, reproduced</h1>
 <p>The figures and claims of Meinert &amp; Lavin, <i>Multivariate Deep Evidential Regression</i> (arXiv:2104.06135),
-made by <code>python -m experiments</code>. {len(rows)} claims: {told}.</p>
+made by <code>python -m experiments</code>. {counted(rows)}.</p>
 <nav><a href="#ledger">ledger</a>{links}<a href="#misprints">misprints</a></nav>
 <h2 id="ledger">The ledger of claims</h2>
 {_table(rows)}

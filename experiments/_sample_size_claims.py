@@ -58,7 +58,7 @@ def report(results: dict[str, Any]) -> str:
         values = {name: value.mean(axis=1) for name, value in statistics(found).items()}
         networks = found["train"].shape[1:]
         lines.append(
-            f"{EQUAL[budget]}, {networks[0]} data sets with {networks[1]} networks each, "
+            f"{EQUAL[budget]}, data sets {networks[0]}, networks on each {networks[1]}, "
             f"{int(found['diverged'].sum())} networks non-finite; means over data sets"
         )
         lines += [

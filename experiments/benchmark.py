@@ -122,7 +122,8 @@ def report(results: dict[str, Any]) -> str:
     """A table for each part, what was missing or went wrong, and the goals."""
     from experiments import _bench_goals, _bench_report
 
-    return "\n".join([_bench_report.text(results), "", "Goals", *map(str, _bench_goals.rows(results))])
+    goals = [str(goal) for goal in _bench_goals.rows(results)]
+    return "\n".join([_bench_report.text(results), *(["", "Goals", *goals] if goals else [])])
 
 
 def claims(results: dict[str, Any]) -> list[Claim]:

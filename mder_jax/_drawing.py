@@ -104,6 +104,7 @@ def radius_of_pair(mixture: Mixture, rows: np.ndarray, pair: list[int], coverage
     return np.asarray(_region_radius(Mixture(members.marginal(pair)), coverage, jax.random.key(0), draws=DRAWS))
 
 
+@np.errstate(invalid="ignore", divide="ignore")  # a covariance that is none has no ellipse
 def boundary(centre: np.ndarray, covariance: np.ndarray, radius: np.ndarray) -> np.ndarray:
     """Points of the ellipses, (rows, 100, 2): centre + r C (cos φ, sin φ) with C Cᵀ the 2 × 2 covariance."""
     angle = np.linspace(0, 2 * np.pi, 100)

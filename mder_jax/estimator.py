@@ -371,6 +371,8 @@ class MDERRegressor(RegressorMixin, BaseEstimator):
         weights = None if sample_weight is None else doubles("sample_weight", sample_weight)
         if weights is not None and weights.shape != (len(X),):
             raise ValueError(f"sample_weight must have shape ({len(X)},), one per row; got {weights.shape}")
+        if not np.isfinite(mean).all():
+            raise ValueError(f"R² needs finite predictions; that of row {np.argwhere(~np.isfinite(mean))[0][0]} is not")
         scores, known = [], np.isfinite(Y)
         if not known.any():
             raise ValueError(f"no target was observed: all {len(Y)} rows of y are NaN")

@@ -396,7 +396,9 @@ def open_model_file(content):
                 model.predict_interval(X, joint=True)
             with contextlib.suppress(ValueError):
                 model.predict_dist(X), model.plot(X, y)
-            model.log_prob(X, y), model.score(X, y), model.sample_y(X)
+            with contextlib.suppress(ValueError):
+                model.score(X, y)
+            model.log_prob(X, y), model.sample_y(X)
             repr(model), str(model.calibration_), model.save("again.mder", model.extra_)
     except ModelFileError:
         raise

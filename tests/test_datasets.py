@@ -77,7 +77,7 @@ def test_a_missing_table_says_where_it_was_looked_for(tables):
         datasets.real("kin8nm")
     with pytest.raises(datasets.MissingTableError, match=r"there is no .*kin8nm.data\.txt"):
         datasets.real("kin8nm", folder)
-    with pytest.raises(ValueError, match="no table is named 'iris'; there are ansur2, births1"):
+    with pytest.raises(ValueError, match=f"no table is named 'iris'; there are {', '.join(datasets.REAL_TABLES)}"):
         datasets.real("iris", folder)
 
 

@@ -1,6 +1,7 @@
 """The command around the studies: options, results on disk, the ledger, the page, and what goes wrong."""
 
 import argparse
+import dataclasses
 import json
 import os
 import pathlib
@@ -65,6 +66,29 @@ def test_a_file_appears_whole_or_not_at_all(tmp_path, monkeypatch):
     with pytest.raises(OSError, match="No space left"):
         _store.write(path, b"new")
     assert path.read_bytes() == b"old" and os.listdir(tmp_path) == ["result"]
+
+
+@pytest.mark.parametrize("name", STUDIES)
+def test_every_study_explains_its_options(name, capsys):
+    with pytest.raises(SystemExit) as stopped:
+        main([name, "--help"])
+    told = capsys.readouterr().out
+    assert stopped.value.code == 0 and f"options of {name}" in told
+    for field in dataclasses.fields(_study.find(name).Config):
+        assert "--" + field.name.replace("_", "-") in told
+
+
+def test_claims_are_counted():
+    claims = [{"verdict": verdict} for verdict in (_claims.HOLDS, _claims.OPEN, _claims.HOLDS)]
+    assert _report.counted(claims) == "3 claims: 2 hold, 1 cannot be decided"
+
+
+def test_a_reader_that_has_seen_enough(folder):
+    command = [sys.executable, "-m", "experiments", "speed", "--plot-only", "--out", str(folder)]
+    process = subprocess.Popen(command, cwd=ROOT, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+    process.stdout.close()
+    assert process.wait() == 1 and b"Traceback" not in process.stderr.read()
+    process.stderr.close()
 
 
 def test_list_names_every_study(capsys):

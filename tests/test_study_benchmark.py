@@ -22,6 +22,7 @@ from experiments import (
     _bench_report as report,
     _bench_scores as scores,
     _bench_tasks as tasks_of,
+    _store,
     benchmark,
 )
 from experiments.__main__ import main
@@ -342,6 +343,17 @@ def test_goals_follow_from_the_numbers():
     assert "holds" in benchmark.report(good) and "NIW ensemble" in benchmark.report(good)
     mine = {**good, "problems": {"B mine": {**good["problems"]["B ansur2"], "name": "mine"}}}
     assert "mine" in benchmark.report(mine) and benchmark.plot(mine)["joint"]  # a table with no published numbers
+    first = goals.rows(mine)[0]
+    assert first.verdict == "cannot be decided" and "not run: ExtraTrees, ExtraTrees, diagonal" in first.statistic
+    assert "Goals" not in benchmark.report({**mine, "problems": {}})
+
+
+def test_a_file_that_is_another_table_ends_the_run_with_a_sentence(tmp_path, monkeypatch):
+    (tmp_path / "slump").mkdir()
+    (tmp_path / "slump" / "data.csv").write_text("x,y\n1,2\n")
+    monkeypatch.setenv("MDER_DATA", str(tmp_path))
+    with pytest.raises(_store.ResultsError, match=r"data\.csv is not the table slump: it has shape \(2,\)"):
+        problems._seeded("slump", 3)
 
 
 def test_the_table_marks_what_is_worse_or_better_than_the_ensemble():
