@@ -99,7 +99,7 @@ def _gates(t: np.ndarray, gates: dict[str, np.ndarray]) -> Any:
         axes.axhline(3, color="0.5", linewidth=0.8, linestyle="--")
         axes.axhline(13, color="0.5", linewidth=0.8, linestyle="--")
         angle_axis(axes)
-        axes.legend(loc="lower right")
+        axes.legend(loc="center")
     return figure
 
 
