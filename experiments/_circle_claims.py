@@ -84,7 +84,7 @@ def _gate(reading: dict[str, np.ndarray]) -> list[Claim]:
             "share of networks whose ν falls by more than 1 (below 95 %)",
             "no number",
             shown(dropped, ".0%"),
-            judge(dropped[2] < 0.95, dropped[1] > 0.95),
+            judge(dropped[2] < 0.95, dropped[0] == 1 or dropped[1] > 0.95),
         ),
         Claim(
             where,

@@ -290,6 +290,7 @@ np.savez(out, params=result.params, train=result.history.train, outputs=mder.pre
 """
 
 
+@pytest.mark.slow
 def test_two_processes_train_the_same_members_as_one(tmp_path):
     with socket.socket() as free:
         free.bind(("localhost", 0))

@@ -100,6 +100,7 @@ def test_dropout_is_the_same_in_an_ensemble():
         assert_same(member(result, i), alone.params, exact=False)
 
 
+@pytest.mark.slow
 def test_own_learning_rate_coupling_and_loss_in_one_program():
     rates, couplings, scales = jnp.array([1e-2, 1e-3, 3e-2]), jnp.array([0.5, 1.0, 2.0]), jnp.array([1.0, 2.0, 3.0])
 

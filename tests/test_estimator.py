@@ -309,6 +309,7 @@ def test_separate_factors_take_rows_of_their_own(data):
     assert model.calibration_.fit.separate and len(model.calibration_.joint_scores) == 150
 
 
+@pytest.mark.slow
 def test_pipelines_searches_clones_and_pickles(data):
     X, Y = data
     small = MDERRegressor(**SMALL | {"max_iter": 3, "members": 2})

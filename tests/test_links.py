@@ -6,6 +6,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+from cases import long
 
 import mder_jax as mder
 from mder_jax.links import LOG_DIAGONAL_BOUND
@@ -40,7 +41,7 @@ def test_width_and_default_bounds(n):
         assert abs(float(nu) - bound) < 1e-5 and float(nu) > n + 1
 
 
-@pytest.mark.parametrize("n", [1, 2, 3, 5, 32])
+@pytest.mark.parametrize("n", [1, 2, 3, 5, long(32)])
 @pytest.mark.parametrize("bounds", [{}, {"nu_min": 6.5 + 32, "nu_max": 80.0}, {"nu_max": math.inf}, {"relative": True}])
 def test_round_trip(n, bounds):
     raw = jnp.asarray(np.random.default_rng(n).normal(size=(4, mder.num_outputs(n))))

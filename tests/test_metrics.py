@@ -355,6 +355,7 @@ def test_missing_targets_in_scores_that_sample():
     assert two.tolist() == [False, True, True, False, True, False]
 
 
+@pytest.mark.slow
 def test_nothing_observed_is_not_a_number():
     mixture, y = Mixture(members()), np.full((6, 2), NAN)
     for name in ("nll", "rmse", "crps", "energy_score", "variogram_score", "calibration_error", "ence", "ause"):

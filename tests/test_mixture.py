@@ -177,6 +177,7 @@ def test_quantiles_are_where_scipys_cdf_says():
     np.testing.assert_allclose(mixture.interval(0.4), [mixture.ppf(0.3), mixture.ppf(0.7)], rtol=1e-13)
 
 
+@pytest.mark.slow
 def test_a_level_for_each_row_and_target():
     t = students(3, batch=(4,))
     p = np.random.default_rng(2).uniform(size=(4, 2))
@@ -472,6 +473,7 @@ def test_distance_by_the_covariance_of_the_mixture():
     np.testing.assert_array_equal(slope, 0.0)
 
 
+@pytest.mark.slow
 def test_region_holds_its_share_of_draws():
     mixture, draws = Mixture(niws(batch=(3,))), 20_000
     radius = mixture.region_radius(0.8, jax.random.key(0), draws)

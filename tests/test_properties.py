@@ -145,7 +145,7 @@ CASES = {case.name: case for case in (*evidence_cases(), *distribution_cases(), 
 # The same functions for one and for five targets are left to the long run, but for the evidence; so are two that are
 # others with a factor.
 LONG = {name for name in CASES if name[-2:] in ("-1", "-5") and not name.startswith("log_evidence")}
-LONG |= {"t.region_radius-3", "t.interval"}
+LONG |= {"t.region_radius-3", "t.interval", "t.joint_pit-3", "posterior-3"}
 every_case = pytest.mark.parametrize(
     "case", [pytest.param(case, id=name, marks=[pytest.mark.slow] * (name in LONG)) for name, case in CASES.items()]
 )
