@@ -14,8 +14,8 @@ from mder_jax.calibration import Scale, ScaleFit
 from mder_jax.mixture import Mixture
 
 CHECKED = (0.5, 0.9)
-# The check is of at most so many rows, and takes a joint PIT from so many draws.
-ROWS, DRAWS = 4000, 500
+# The check is of at most so many rows, at least so many in each half, and takes a joint PIT from so many draws.
+ROWS, FEWEST, DRAWS = 4000, 20, 500
 
 
 class CoverageCheck(NamedTuple):
@@ -53,7 +53,8 @@ class Calibration(NamedTuple):
 
     def __str__(self) -> str:
         lines = [str(self.fit), f"conformal scores of {len(self.joint_scores)} rows"]
-        lines.append("coverage (each half calibrated on the other): before, with the factor, conformal")
+        what = "before, with the factor, conformal" if self.checks else f"not checked, which takes {2 * FEWEST} rows"
+        lines.append(f"coverage (each half calibrated on the other): {what}")
         for check in self.checks:
             shares = [" ".join(f"{share:6.1%}" for share in part) for part in (check.interval, check.region)]
             lines.append(
@@ -115,7 +116,7 @@ def _checks(mixture: Mixture, y: np.ndarray, method: Any, separate: bool) -> lis
     """Coverage of each half of (at most some thousand) rows with the calibration of the other."""
     rows = np.flatnonzero(np.isfinite(y).any(axis=1))
     half = min(len(rows), ROWS) // 2
-    if half < 20:
+    if half < FEWEST:
         return []
     rows = rows[np.linspace(0, len(rows) - 1, 2 * half).astype(int)]
     places = []

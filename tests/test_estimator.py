@@ -300,6 +300,7 @@ def test_conformal_coverage_that_the_rows_cannot_give_says_so(data):
     model = MDERRegressor(**SMALL | {"max_iter": 3}).fit(*data).calibrate(data[0][:15], data[1][:15])
     with pytest.warns(UserWarning, match="needs 99 calibration rows, and 15 are there"):
         assert np.isfinite(model.predict_interval(data[0], 0.99).lower).all()
+    assert str(model.calibration_).endswith("not checked, which takes 40 rows")
 
 
 @pytest.mark.slow
