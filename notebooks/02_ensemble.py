@@ -230,7 +230,6 @@ left.set(xlabel="x", ylabel="y", aspect="equal", xlim=(-1.5, 1.5), ylim=(-1.5, 1
 left.legend(loc="center", fontsize="small")
 plotting.nu_gate(grid, niw, ax=right)
 right.set(xlabel="t (rad)", ylim=(2.5, 13.5))
-right.get_legend().get_lines()[0].set(alpha=1, linewidth=1)
 plt.show()
 dense, sparse = np.minimum(grid, 2 * np.pi - grid) < np.pi / 4, np.abs(grid - np.pi) < np.pi / 4
 fall = niw.nu[:, dense].mean(axis=1) - niw.nu[:, sparse].mean(axis=1)
