@@ -117,7 +117,7 @@ def test_parquet_types(tmp_path):
         tmp_path,
         small=pa.array([1, 2, 3], pa.int8()),
         huge=pa.array([2**60 + 1, 0, 1], pa.int64()),
-        half=pa.array([0.5, 1, 2], pa.float16()),
+        half=pa.array(np.array([0.5, 1, 2], np.float16)),
         exact=pa.array([1, 2, 3]).cast(pa.decimal128(30, 2)),
         large=pa.array(["u", "v", "u"], pa.large_string()),
         coded=pa.array(["1", "2", "1"]).dictionary_encode(),
