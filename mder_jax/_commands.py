@@ -16,7 +16,6 @@ import pyarrow as pa
 
 import mder_jax
 from mder_jax import _encoding, _survey, _tables
-from mder_jax._arrays import target_names
 from mder_jax._encoding import Column, Encoding, Rows
 from mder_jax._files import write_whole
 from mder_jax._tables import Table
@@ -268,14 +267,17 @@ def _coverage_line(encoding: Encoding, intervals: dict[str, np.ndarray], coverag
 
 def info(options: argparse.Namespace) -> Result:
     """What a model file says of itself."""
-    from mder_jax import persistence
+    from mder_jax import _model_file, persistence
 
-    about, _ = persistence.load(options.model)
-    return about, "\n".join(_outline(options.model, _estimator().MDERRegressor.load(options.model), about))
+    about, arrays = persistence.load(options.model)
+    model = _model_file.restored(_estimator().MDERRegressor, options.model, about, arrays)
+    return about, "\n".join(_outline(options.model, model, about))
 
 
 def _outline(path: pathlib.Path, model: Any, about: dict[str, Any]) -> Iterator[str]:
     """What one would ask first; the rest is in the JSON."""
+    from mder_jax._arrays import target_names
+
     design, usual = model.predictor_.design, type(model)().get_params()
     encoding = Encoding.from_json(model.extra_["encoding"]) if "encoding" in model.extra_ else None
     targets = encoding.target_names if encoding else target_names(model.target_names_, design.targets)

@@ -71,8 +71,12 @@ def _without_nan(value: Any) -> Any:
 
 
 def load(cls: type, path: str | pathlib.Path) -> Any:
-    """The model of a file; every field is checked before it is used."""
-    document, arrays = persistence.load(path)
+    """The model of a file."""
+    return restored(cls, path, *persistence.load(path))
+
+
+def restored(cls: type, path: str | pathlib.Path, document: dict[str, Any], arrays: dict[str, np.ndarray]) -> Any:
+    """The model of what a file holds; every field is checked before it is used."""
     if document.get("kind") != KIND:
         raise ModelFileError(f"{path} holds a {document.get('kind')!r}, not a {KIND}")
     try:
@@ -82,7 +86,7 @@ def load(cls: type, path: str | pathlib.Path) -> Any:
 
 
 def _restored(cls: type, document: dict[str, Any], arrays: dict[str, np.ndarray]) -> Any:
-    settings = document["settings"]
+    settings = {**document["settings"]}
     settings["hidden_layer_sizes"] = tuple(np.atleast_1d(settings["hidden_layer_sizes"]).tolist())
     if settings["nu_max"] is not None:
         settings["nu_max"] = float(settings["nu_max"])

@@ -483,6 +483,11 @@ def test_version_usage_and_exit_codes():
     assert (done.returncode, done.stdout, done.stderr) == (1, "", "mder: no.csv: there is no such file\n")
 
 
+def test_tables_are_looked_at_before_jax_is_imported():
+    script = "import sys; from mder_jax import _commands; assert not {'jax', 'sklearn'} & set(sys.modules)"
+    subprocess.run([sys.executable, "-c", script], check=True)
+
+
 def test_a_reader_that_has_seen_enough():
     script = "import sys; from mder_jax import cli; cli._run = lambda _: print('x' * 100_000, flush=True); "
     process = subprocess.Popen(
