@@ -160,6 +160,17 @@ def plain_number(name: str, value: Any) -> float:
     return float(number)
 
 
+def complement(name: str, probability: Any) -> Array | float:
+    """1 − probability; of a number that is not traced in double precision, which keeps the digits of 0.99999999."""
+    number = one_number(name, probability)
+    if not is_concrete(number):
+        return 1 - number
+    exact = float(probability)
+    if not 0 <= exact <= 1:
+        raise ValueError(f"{name} is a probability between 0 and 1; got {exact:g}")
+    return 1 - exact
+
+
 def target_names(names: Any, n: int) -> tuple[str, ...]:
     """One name for each target: y0, y1, ... for None."""
     if names is None:
@@ -168,6 +179,19 @@ def target_names(names: Any, n: int) -> tuple[str, ...]:
     if not several or len(tuple(names)) != n:
         raise ValueError(f"names must hold one for each of {n} targets; got {names!r:.60}")
     return tuple(str(name) for name in names)
+
+
+def in_order(y: Any, names: list[str] | None) -> Any:
+    """A data frame with its columns in the order of the fit, found by name; anything else as it is."""
+    if names is None or len(names) < 2 or not hasattr(y, "columns"):
+        return y
+    here = [str(name) for name in y.columns]
+    if here == names or len(set(names)) < len(names):
+        return y
+    if sorted(here) != sorted(names):
+        raise ValueError(f"y must have the targets of the fit, {names}, in any order; its columns are {here!r:.200}")
+    columns = list(y.columns)
+    return y[[columns[here.index(name)] for name in names]]
 
 
 def one_key(key: Any) -> Array:

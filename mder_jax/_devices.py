@@ -1,5 +1,6 @@
 """Members on devices: a mesh along their axis, groups that fit a device's cache, programs compiled once."""
 
+import contextlib
 import hashlib
 import os
 from collections.abc import Callable, Sequence
@@ -43,6 +44,15 @@ def use_all_cores(cores: int | None = None) -> None:
             "JAX has started already; call use_all_cores() before any JAX computation, "
             f"or start Python with JAX_NUM_CPU_DEVICES={count} in the environment"
         ) from error
+
+
+def use_cores_unless_told() -> None:
+    """`use_all_cores`, unless JAX has started or somebody has said how many devices there are."""
+    flags, variable = os.environ.get("XLA_FLAGS", ""), os.environ.get("JAX_NUM_CPU_DEVICES")
+    told = variable or "xla_force_host_platform_device_count" in flags or jax.config.values["jax_num_cpu_devices"] > 0
+    if not told:
+        with contextlib.suppress(RuntimeError):  # JAX has started, and keeps the devices it has
+            use_all_cores()
 
 
 class Layout:

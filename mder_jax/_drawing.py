@@ -23,8 +23,6 @@ BLACK, GREY, PALE = "#000000", "#666666", "#D9D9D9"
 DASHES = ("-", "--", "-.", ":")
 # Ellipses drawn unless rows are named, rows above which points become a density, and share of a band of chance.
 ELLIPSES, POINTS, CHANCE = 6, 500, 0.95
-# Draws behind the radius of a mixture's ellipses: ±0.3 % of coverage at 90 %.
-DRAWS = 10_000
 
 
 def axes(ax: "Axes | None") -> "Axes":
@@ -95,13 +93,14 @@ def parts(mixture: Mixture) -> tuple[Array, Array, Array]:
 
 
 interval = jax.jit(Mixture.interval)
-_region_radius = jax.jit(Mixture.region_radius, static_argnames="draws")
+_radius_of_tail = jax.jit(Mixture.radius_of_tail)
 
 
 def radius_of_pair(mixture: Mixture, rows: np.ndarray, pair: list[int], coverage: float) -> np.ndarray:
     """Standard deviations from the mean within which both targets of each row lie with that probability."""
     members = jax.tree.map(lambda leaf: leaf[:, rows], mixture.components())
-    return np.asarray(_region_radius(Mixture(members.marginal(pair)), coverage, jax.random.key(0), draws=DRAWS))
+    marginal = Mixture(members.marginal(pair))
+    return np.asarray(_radius_of_tail(marginal, np.asarray(1 - coverage, members.loc.dtype)))
 
 
 @np.errstate(invalid="ignore", divide="ignore")  # a covariance that is none has no ellipse

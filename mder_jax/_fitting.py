@@ -12,7 +12,6 @@ import optax
 
 from mder_jax._job import PerMember
 from mder_jax._predictor import Design
-from mder_jax._validation import generator
 from mder_jax.ensemble import Ensemble, fit_ensemble
 from mder_jax.losses import mder_nll
 from mder_jax.networks import Network
@@ -20,18 +19,26 @@ from mder_jax.networks import Network
 MOST_HELD_OUT = 10_000
 
 
-def train(model: Any, design: Design, X: np.ndarray, Y: np.ndarray, start: Any, checkpoint: Any) -> Ensemble:
+def train(
+    model: Any,
+    design: Design,
+    random: np.random.RandomState,
+    X: np.ndarray,
+    Y: np.ndarray,
+    start: Any,
+    checkpoint: Any,
+) -> Ensemble:
     """Networks of the design trained on standardised rows, with the settings of the model.
 
     Args:
       model: an `MDERRegressor`.
       design: of its networks.
+      random: for the key and the rows that members hold out.
       X: (N, d).
       Y: (N, n).
       start: parameters to go on from, or None.
       checkpoint: a directory, or None. With it an interruption raises, as what was trained is there.
     """
-    random = generator(model.random_state)
     key = jax.random.key(int(random.randint(2**31 - 1)))
     missing, members, kept = bool(np.isnan(Y).any()), int(model.members), len(X)
     options: dict[str, Any] = {}

@@ -3,6 +3,7 @@
 import math
 import pathlib
 import platform
+import warnings
 from datetime import UTC, datetime
 from typing import Any
 
@@ -16,6 +17,7 @@ from mder_jax import _calibrated, persistence
 from mder_jax._arrays import doubles, is_whole
 from mder_jax._files import write_whole
 from mder_jax._predictor import Design, Predictor, Standardizer, mixture_of
+from mder_jax._trained_rows import TrainedRows
 from mder_jax.calibration import Scale
 from mder_jax.persistence import ModelFileError
 
@@ -41,7 +43,8 @@ def save(model: Any, path: str | pathlib.Path, extra: dict[str, Any] | None) -> 
         "feature_names": None if names is None else list(names),
         "scale": list(predictor.scale),
         "calibration": calibrated,
-        "extra": {} if extra is None else extra,
+        "extra": getattr(model, "extra_", {}) if extra is None else extra,
+        "trained_rows": None if model.trained_rows_ is None else model.trained_rows_._asdict() | {"hashes": None},
     }
     arrays |= {
         f"params/{layer}/{name}": leaf for layer, both in predictor.params.items() for name, leaf in both.items()
@@ -49,6 +52,8 @@ def save(model: Any, path: str | pathlib.Path, extra: dict[str, Any] | None) -> 
     arrays |= {f"inputs/{name}": value for name, value in predictor.inputs._asdict().items()}
     arrays |= {f"targets/{name}": value for name, value in predictor.targets._asdict().items()}
     arrays |= {name: getattr(model, name) for name in CURVES if getattr(model, name) is not None}
+    if model.trained_rows_ is not None:
+        arrays |= {"trained_rows": model.trained_rows_.hashes}
     persistence.save(path, _without_nan(document), arrays)
 
 
@@ -118,7 +123,18 @@ def _restored(cls: type, document: dict[str, Any], arrays: dict[str, np.ndarray]
     if not isinstance(document["extra"], dict):
         raise ModelFileError(f"extra must be a dict; got {document['extra']!r:.60}")
     model.extra_ = document["extra"]
+    model.trained_rows_ = _trained_rows(document.get("trained_rows"), arrays)
     return model
+
+
+def _trained_rows(fields: dict[str, Any] | None, arrays: dict[str, np.ndarray]) -> TrainedRows | None:
+    """What the file remembers of the rows of the fit; those of version 0.1.0 nothing."""
+    if fields is None:
+        return None
+    hashes, rows, repeated = arrays["trained_rows"], fields["rows"], float(fields["repeated"])
+    if hashes.dtype != np.uint64 or hashes.ndim != 1 or not is_whole(rows) or rows < 1 or not 0 <= repeated <= 1:
+        raise ModelFileError(f"trained rows must be hashes, a number and a share; got {fields!r:.60}")
+    return TrainedRows(hashes, rows, repeated)
 
 
 def _fitted(fields: dict[str, Any], design: Design) -> dict[str, Any]:
@@ -143,8 +159,9 @@ def _names(what: str, names: Any, count: int) -> Any:
 
 def _standardizer(arrays: dict[str, np.ndarray], name: str, size: int) -> Standardizer:
     found = Standardizer(*(doubles(part, arrays[f"{name}/{part}"]) for part in ("mean", "std")))
-    good = all(part.shape == (size,) and np.isfinite(part).all() for part in found) and np.all(found.std > 0)
-    if not good:
+    shapes = all(part.shape == (size,) for part in found)
+    finite = np.isfinite(found.mean).all() and (np.isfinite(found.std).all() or name == "inputs")
+    if not (shapes and finite and np.all(found.std > 0)):
         raise ModelFileError(f"{name} must have {size} finite means and positive standard deviations")
     return found
 
@@ -173,8 +190,21 @@ def _params(arrays: dict[str, np.ndarray], design: Design, members: int) -> Any:
     return found
 
 
+def _warn_of_lost_digits(targets: Standardizer) -> None:
+    """Say if the means or covariances of targets do not fit into single precision."""
+    lost = (np.abs(targets.mean) > 1e4 * targets.std) | (targets.std < 1e-16) | (targets.std > 1e16)
+    if lost.any():
+        where = int(lost.argmax())
+        warnings.warn(
+            f"target {where} is {targets.mean[where]:g} ± {targets.std[where]:g}, which float32 does not resolve; "
+            "shift and scale it before the fit, or use the model itself",
+            stacklevel=4,
+        )
+
+
 def export(predictor: Predictor, path: str | pathlib.Path) -> None:
     """The moments in original units as a program for any number of rows, on CPU, GPU and TPU."""
+    _warn_of_lost_digits(predictor.targets)
     inputs, targets = (
         [np.asarray(part, np.float32) for part in standardizer]
         for standardizer in (predictor.inputs, predictor.targets)

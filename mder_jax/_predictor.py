@@ -3,6 +3,7 @@
 Moments are turned into original units in float64, since a target such as 2020.5 ± 0.001 has no digits left in float32.
 """
 
+import contextlib
 import functools
 import math
 from collections.abc import Callable
@@ -64,7 +65,7 @@ class Design(NamedTuple):
 
 
 class Standardizer(NamedTuple):
-    """z = (value − mean) / std for each column, in float64."""
+    """z = (value − mean) / std for each column, in float64; a std of ∞ leaves a column out, z = 0."""
 
     mean: np.ndarray
     std: np.ndarray
@@ -85,20 +86,21 @@ class Standardizer(NamedTuple):
         return self.std[:, None] * self.std * np.asarray(covariance, np.float64)
 
 
-def standardizer_of(values: np.ndarray, whole: bool = True) -> Standardizer:
-    """Mean and standard deviation of the columns, NaN left out; a column without spread keeps its scale.
+def standardizer_of(values: np.ndarray, whole: bool = True, constant: float = 1.0) -> Standardizer:
+    """Mean and standard deviation of the columns, NaN left out.
 
     Args:
       values: (N, columns).
       whole: False for mean 0 and standard deviation 1.
+      constant: the standard deviation that a column without spread gets (spread by rounding, a few ulp, is none).
     """
     columns = values.shape[1]
-    if not whole:
-        return Standardizer(np.zeros(columns), np.ones(columns))
     mean = np.asarray(np.nanmean(values, axis=0, dtype=np.float64))
     std = np.asarray(np.nanstd(values, axis=0, dtype=np.float64))
-    constant = std <= 1e-12 * np.abs(mean)
-    return Standardizer(mean, np.where(constant, 1.0, std))
+    same = std <= 16 * np.finfo(np.float64).eps * np.abs(mean)
+    if not whole:
+        return Standardizer(np.zeros(columns), np.where(same, constant, 1.0))
+    return Standardizer(mean, np.where(same, constant, std))
 
 
 class Uncertainty(NamedTuple):
@@ -162,6 +164,8 @@ class Uncertainty(NamedTuple):
 class Region(NamedTuple):
     """The ellipsoid ‖C⁻¹(y − centre)‖ ≤ radius of each row.
 
+    A row whose predictive covariance is not finite has a radius of ∞: its region is everything.
+
     Args:
       centre: (N, n), the predictive mean.
       scale_tril: C, (N, n, n), the lower Cholesky factor of the predictive covariance.
@@ -202,9 +206,18 @@ class Region(NamedTuple):
                 f"y has a missing target in {missing.sum()} of {missing.size} rows, first in row "
                 f"{np.argwhere(missing)[0][-1]}; ask about complete rows, ~np.isnan(y).any(axis=1)"
             )
-        d = values - self.centre
-        white = np.linalg.solve(self.scale_tril, d[..., None])[..., 0]
-        return np.linalg.norm(white, axis=-1) <= self.radius
+        return (self.distance(values) <= self.radius) | np.isinf(self.radius)
+
+    @_QUIET
+    def distance(self, y: np.ndarray) -> np.ndarray:
+        """‖C⁻¹(y − centre)‖, (..., N, n) -> (..., N).
+
+        Example:
+          >>> region = Region(centre=np.zeros((1, 2)), scale_tril=np.eye(2)[None], radius=np.array([2.0]))  # a disc
+          >>> print(region.distance(np.array([[3.0, 4.0]])))
+          [5.]
+        """
+        return np.linalg.norm(np.linalg.solve(self.scale_tril, (y - self.centre)[..., None])[..., 0], axis=-1)
 
     def log_volume(self) -> np.ndarray:
         """ln of its volume in the units of the targets, (N,).
@@ -217,7 +230,8 @@ class Region(NamedTuple):
         n = self.centre.shape[1]
         unit_ball = 0.5 * n * math.log(math.pi) - math.lgamma(0.5 * n + 1)
         diagonal = np.diagonal(self.scale_tril, axis1=1, axis2=2)
-        return unit_ball + n * np.log(self.radius) + np.log(diagonal).sum(axis=1)
+        finite = unit_ball + n * np.log(self.radius) + np.log(diagonal).sum(axis=1)
+        return np.where(np.isinf(self.radius), np.inf, finite)
 
 
 @functools.partial(jax.jit, static_argnames="design")
@@ -233,8 +247,8 @@ def _parts(mixture: Mixture) -> tuple[Array, ...]:
 
 
 @jax.jit
-def _quantiles(mixture: Mixture, levels: Array) -> Array:
-    return jnp.moveaxis(mixture.quantiles(levels), 0, -1)
+def _quantiles(mixture: Mixture, tails: Array, signs: Array) -> Array:
+    return jnp.moveaxis(mixture.points_of_tail(tails, signs), 0, -1)
 
 
 @functools.partial(jax.jit, static_argnames="draws")
@@ -243,8 +257,8 @@ def _samples(mixture: Mixture, key: Array, draws: int) -> Array:
 
 
 @jax.jit
-def _radius(mixture: Mixture, coverage: float, key: Array) -> Array:
-    return mixture.region_radius(coverage, key)
+def _radius(mixture: Mixture, tail: Array) -> Array:
+    return mixture.radius_of_tail(tail)
 
 
 @jax.jit
@@ -299,24 +313,44 @@ class Predictor:
         return Uncertainty(self.targets.back(mean), *map(self.targets.back_covariance, covariances))
 
     def quantiles(self, X: np.ndarray, levels: np.ndarray) -> np.ndarray:
-        """Of each target at each level, (N, n, K)."""
-        found = self.each_block(X, lambda mixture: _quantiles(mixture, levels.astype(np.float32)))
+        """Of each target at each level, (N, n, K); from the nearer tail, which keeps the digits of 0.99999999."""
+        return self._points(X, np.minimum(levels, 1 - levels), np.where(levels < 0.5, -1.0, 1.0))
+
+    def interval(self, X: np.ndarray, coverage: float) -> tuple[np.ndarray, np.ndarray]:
+        """Ends of the central interval of each target, (N, n) twice."""
+        tail = (1 - coverage) / 2
+        lower, upper = np.moveaxis(self._points(X, np.array([tail, tail]), np.array([-1.0, 1.0])), -1, 0)
+        return lower, upper
+
+    def _points(self, X: np.ndarray, tails: np.ndarray, signs: np.ndarray) -> np.ndarray:
+        tails, signs = tails.astype(np.float32), signs.astype(np.float32)
+        found = self.each_block(X, lambda mixture: _quantiles(mixture, tails, signs))
         return np.moveaxis(self.targets.back(np.moveaxis(found, 1, -1)), -1, 1)
+
+    def ellipsoids(self, X: np.ndarray) -> Region:
+        """The regions of all targets with a radius of 1, or ∞ where the predictive covariance is not finite."""
+        parts = self.uncertainty(X)
+        known = np.isfinite(parts.total).all(axis=(1, 2)) & np.isfinite(parts.mean).all(axis=1)
+        total = np.where(known[:, None, None], parts.total, np.eye(parts.total.shape[1]))
+        factor = np.where(known[:, None, None], _factors(total), np.nan)
+        return Region(parts.mean, factor, np.where(known, 1.0, np.inf))
 
     def region(self, X: np.ndarray, coverage: float, radius: np.ndarray | None = None) -> Region:
         """The ellipsoid of all targets; its radius by the predictive distribution unless one is given."""
-        parts, needed = self.uncertainty(X), "a region needs a positive definite predictive covariance"
-        unknown = ~np.isfinite(parts.total).all(axis=(1, 2))  # numpy factorises infinities without a word
-        if unknown.any():
-            raise ValueError(f"{needed}; it is not finite in row {unknown.argmax()}")
+        made = self.ellipsoids(X)
         if radius is None:
-            keys = iter(list(jax.random.split(jax.random.key(0), -(-len(X) // BLOCK))))
-            radius = self.each_block(X, lambda mixture: _radius(mixture, np.float32(coverage), next(keys)))
-        radii = np.broadcast_to(np.asarray(radius, np.float64), (len(X),))
-        try:
-            return Region(parts.mean, np.linalg.cholesky(parts.total), radii)
-        except np.linalg.LinAlgError:
-            raise ValueError(f"{needed}; it is singular to rounding in some row") from None
+            radius = self._own_radius(X, 1 - coverage)
+        return made._replace(radius=np.where(np.isinf(made.radius), np.inf, radius))
+
+    def _own_radius(self, X: np.ndarray, tail: float) -> np.ndarray:
+        """Of the predictive distribution, (N,). Few rows are not filled up to a block: the search takes its time."""
+        members, size = self.standardized(X).members, min(BLOCK, 1 << (len(X) - 1).bit_length())
+        found = []
+        for start in range(0, len(X), size):
+            place = np.minimum(np.arange(start, start + size), len(X) - 1)
+            part = Mixture(jax.tree.map(lambda leaf, place=place: np.asarray(leaf)[:, place], members))
+            found.append(np.asarray(_radius(part, np.float32(tail)), np.float64)[: len(X) - start])
+        return np.concatenate(found)
 
     def sample(self, X: np.ndarray, key: Array, draws: int) -> np.ndarray:
         """Joint draws, (N, n, draws)."""
@@ -353,3 +387,20 @@ class Predictor:
 def _filled(rows: np.ndarray) -> np.ndarray:
     """The rows of a block, the first one repeated to fill it."""
     return np.concatenate([rows, np.broadcast_to(rows[:1], (BLOCK - len(rows), *rows.shape[1:]))])
+
+
+def _factors(covariances: np.ndarray) -> np.ndarray:
+    """Lower Cholesky factors, (N, n, n); a matrix that is singular to rounding is widened by a part in a million."""
+    try:
+        return np.linalg.cholesky(covariances)
+    except np.linalg.LinAlgError:
+        widened = covariances * (1 + 1e-6 * np.eye(covariances.shape[1]))
+        return np.stack([_factor(*both) for both in zip(covariances, widened, strict=True)])
+
+
+def _factor(*candidates: np.ndarray) -> np.ndarray:
+    """The factor of the first of the matrices that has one; failing that, of the last one's diagonal."""
+    for matrix in candidates:
+        with contextlib.suppress(np.linalg.LinAlgError):
+            return np.linalg.cholesky(matrix)
+    return np.diag(np.sqrt(np.diagonal(candidates[-1])))

@@ -1,13 +1,15 @@
 """What `MDERRegressor` asks of its settings and its table."""
 
 import math
+import warnings
+from collections.abc import Iterator
 from numbers import Real
 from typing import Any
 
 import numpy as np
 from sklearn.utils import check_random_state
 
-from mder_jax._arrays import is_whole
+from mder_jax._arrays import is_whole, target_names
 from mder_jax.networks import ACTIVATIONS
 
 ENCODE = "Encode text first, for instance with sklearn.preprocessing.OneHotEncoder; `mder train` does it by itself"
@@ -134,6 +136,58 @@ def names_of(y: Any) -> list[str] | None:
         return [str(name) for name in y.columns]
     name = getattr(y, "name", None)
     return [str(name)] if name is not None else None
+
+
+def warn_of_degenerate_targets(Y: np.ndarray, names: list[str] | None) -> None:
+    """Warn of targets that are constant or determined by others.
+
+    The likelihood of such a direction rises without bound as the predicted noise in it falls, training does not stop
+    in time, and the intervals of the other targets become too short.
+    """
+    if len(Y) < 3 or Y.shape[1] < 2:
+        return
+    named = target_names(names, Y.shape[1])
+    constant = np.nanmin(Y, axis=0) == np.nanmax(Y, axis=0)
+    remedy = "leave it out of the fit: its likelihood has no bound, and the intervals of the others become too short"
+    for target in np.flatnonzero(constant).tolist():
+        warnings.warn(f"target {named[target]!r} is {np.nanmax(Y[:, target]):g} in every row; {remedy}", stacklevel=5)
+    for target, others in _determined(Y, np.flatnonzero(~constant).tolist()):
+        told = ", ".join(repr(named[other]) for other in others)
+        warnings.warn(f"target {named[target]!r} is a linear function of {told}; {remedy}", stacklevel=5)
+
+
+def _determined(Y: np.ndarray, varying: list[int]) -> Iterator[tuple[int, list[int]]]:
+    """Targets that are linear functions of those before them in all complete rows, to 1e-5 of their spread."""
+    complete = Y[np.isfinite(Y[:, varying]).all(axis=1)]
+    if len(complete) <= len(varying) + 1:
+        return
+    centred = complete - complete.mean(axis=0)
+    spread = centred.std(axis=0)
+    kept: list[int] = []
+    for target in varying:
+        if spread[target] == 0:
+            continue
+        own = centred[:, target] / spread[target]
+        if kept:
+            others = centred[:, kept] / spread[kept]
+            weights = np.linalg.lstsq(others, own, rcond=None)[0]
+            if np.std(own - others @ weights) < 1e-5:
+                yield target, [other for other, weight in zip(kept, weights, strict=True) if abs(weight) > 1e-4]
+                continue
+        kept.append(target)
+
+
+def check_same_networks(last: Any, design: Any, members: int, standardize: bool) -> None:
+    """Raise if a warm start would need other networks than those of the last fit, or another standardisation."""
+    start = "warm_start goes on with the networks of the last fit"
+    if last.design != design:
+        raise ValueError(f"{start}; their settings or columns differ")
+    if last.members != members:
+        raise ValueError(f"{start}, which are {last.members}; members is {members} now")
+    parts = (last.inputs, last.targets)
+    whole = any(np.any(part.mean != 0) or np.any((part.std != 1) & np.isfinite(part.std)) for part in parts)
+    if whole != bool(standardize):
+        raise ValueError(f"{start} and its standardisation; standardize was {whole} then and is {standardize} now")
 
 
 def rows_to_train_on(X: np.ndarray, Y: np.ndarray, names: list[str] | None) -> tuple[np.ndarray, np.ndarray]:

@@ -10,7 +10,7 @@ targets are (N, n); a NaN there is a target that was not observed.
 
 import math
 from dataclasses import replace
-from typing import Literal, NamedTuple, TypeVar
+from typing import Any, Literal, NamedTuple, TypeVar
 
 import jax
 import jax.numpy as jnp
@@ -144,13 +144,11 @@ def fit_scale(
       factors on the covariance by likelihood, 3 rows, 95% intervals
         covariance  4.667 ± 3.8  [0.9419, 23.12]
     """
-    check_option("method", method, ("likelihood", "pull", "posterior"))
     level = plain_number("level", level)
     if not 0 < level < 1:
         raise ValueError(f"level is a probability between 0 and 1; got {level}")
     (mixture, y), separate = _held_out(prediction, y), flag("separate", separate)
-    if separate:
-        _check_separable(mixture, method)
+    check_method(method, separate, mixture)
     if method == "pull":
         found = _pull(mixture, y, level)
     else:
@@ -177,7 +175,11 @@ def _held_out(prediction: StudentT | NIW | Mixture, y: ArrayLike) -> tuple[Mixtu
     return jax.tree.map(lambda leaf: leaf[:, kept], mixture), y[kept]
 
 
-def _check_separable(mixture: Mixture, method: Method) -> None:
+def check_method(method: Method, separate: bool, mixture: Mixture) -> None:
+    """Raise unless the method is one, and can fit as many factors as it is asked for."""
+    check_option("method", method, ("likelihood", "pull", "posterior"))
+    if not separate:
+        return
     if method == "pull":
         raise ValueError("pulls see only the total covariance; separate=True needs 'likelihood' or 'posterior'")
     if not np.any(from_centre(mixture.components().loc)):
@@ -187,20 +189,53 @@ def _check_separable(mixture: Mixture, method: Method) -> None:
         )
 
 
+class _Distances(NamedTuple):
+    """Of y from the mean in units of the covariance, with bounds on what rounding may do to them.
+
+    Args:
+      covariance: (N, n, n).
+      offsets: ``|y_j − mean_j| / std_j``, (N, n).
+      squares: (y − mean)ᵀ Cov⁻¹ (y − mean) of the observed targets, (N,).
+      offset_errors: bounds on the error of the offsets, (N, n).
+      joint_errors: the same for the root of the squares of complete rows, (N,).
+    """
+
+    covariance: Array
+    offsets: Array
+    squares: Array
+    offset_errors: Array
+    joint_errors: Array
+
+
 @jax.jit
-def _program(mixture: Mixture, y: Array) -> tuple[Array, Array, Array]:
-    covariance, d = mixture.total(), y - mixture.mean()
-    observed = ~jnp.isnan(y)
-    L = linalg.leave_rows_out(linalg.cholesky(covariance), observed)
+def _program(mixture: Mixture, y: Array) -> _Distances:
+    covariance, mean = mixture.total(), mixture.mean()
+    observed, d, std = ~jnp.isnan(y), y - mean, jnp.sqrt(linalg.diagonal(covariance))
+    C = linalg.cholesky(covariance)
+    L = linalg.leave_rows_out(C, observed)
     squares = linalg.log_determinant_and_distance(L, jnp.where(observed, d, 0.0))[1]
-    return covariance, jnp.abs(d) / jnp.sqrt(linalg.diagonal(covariance)), squares
+    # First order: the residual is known to an ulp of y and mean, the covariance to an ulp of itself.
+    ulps = 8 * float(jnp.finfo(y.dtype).eps)
+    unknown = jnp.abs(y) + jnp.max(jnp.abs(mixture.components().loc), axis=0)
+    inverse = jnp.abs(linalg.whiten_columns(C, jnp.broadcast_to(jnp.eye(mixture.n, dtype=C.dtype)[None], C.shape)))
+    white = jnp.abs(linalg.whiten(C, d))
+    by_covariance = jnp.sum(jnp.abs(covariance) * jnp.sum(inverse * white[..., None], axis=-2)[..., None, :], axis=-1)
+    joint = jnp.sum(inverse * (unknown + by_covariance)[..., None, :], axis=-1)
+    return _Distances(
+        covariance,
+        jnp.abs(d) / std,
+        squares,
+        ulps * (unknown + jnp.abs(d)) / std,
+        ulps * jnp.sqrt(jnp.sum(joint * joint, axis=-1)),
+    )
 
 
-def _distances(mixture: Mixture, y: Array) -> tuple[np.ndarray, np.ndarray]:
-    """|y_j − mean_j| / std_j, (N, n), and (y − mean)ᵀ Cov⁻¹ (y − mean) of the observed targets, (N,)."""
-    covariance, offsets, squares = (np.asarray(part) for part in _program(mixture, y))
-    finite_rows(covariance, "the predictive covariance needs df > 2 (a NIW: ν > n + 1); it is not finite")
-    return offsets, finite_rows(squares, "the predictive covariance is not positive definite")
+def _distances(mixture: Mixture, y: Array) -> _Distances:
+    """In double precision; an error if a covariance is not finite or not positive definite."""
+    found = _Distances(*(np.asarray(part, np.float64) for part in _program(mixture, y)))  # type: ignore[arg-type]
+    finite_rows(found.covariance, "the predictive covariance needs df > 2 (a NIW: ν > n + 1); it is not finite")
+    finite_rows(found.squares, "the predictive covariance is not positive definite")
+    return found
 
 
 def _observed(y: Array) -> np.ndarray:
@@ -211,7 +246,7 @@ def _observed(y: Array) -> np.ndarray:
 def _pull(mixture: Mixture, y: Array, level: float) -> tuple[np.ndarray, ...]:
     if len(y) < 2:
         raise ValueError(f"the spread of pulls needs 2 rows or more; got {len(y)}; 'posterior' takes one")
-    pulls = _distances(mixture, y)[1] / _observed(y)
+    pulls = np.asarray(_distances(mixture, y).squares) / _observed(y)
     estimate = np.mean(pulls, keepdims=True)
     if estimate == 0:
         raise ValueError("every y is exactly the predicted mean; no positive factor fits that")
@@ -221,6 +256,9 @@ def _pull(mixture: Mixture, y: Array, level: float) -> tuple[np.ndarray, ...]:
 def conformal_scores(prediction: StudentT | NIW | Mixture, y: ArrayLike, joint: bool = True) -> Array:
     """√((y − mean)ᵀ Cov⁻¹ (y − mean)), sorted: keep these distances to have the `radius_of` any coverage later.
 
+    They are rounded up by as much as the precision of the prediction may be wrong about them, so that a y as far away
+    as a score is inside, also where many y are equal.
+
     Args:
       prediction: of N rows.
       y: targets, (N, n); a NaN was not observed.
@@ -229,17 +267,23 @@ def conformal_scores(prediction: StudentT | NIW | Mixture, y: ArrayLike, joint: 
 
     Example:
       >>> t = StudentT(df=jnp.inf, loc=jnp.zeros((4, 1)), scale_tril=jnp.ones((4, 1, 1)))
-      >>> print(conformal_scores(t, jnp.array([[-3.0], [1.0], [jnp.nan], [2.0]])))
+      >>> print(conformal_scores(t, jnp.array([[-3.0], [1.0], [jnp.nan], [2.0]])).round(3))
       [1. 2. 3.]
     """
     mixture, y = _held_out(prediction, y)
-    offsets, squares = _distances(mixture, y)
+    found = _distances(mixture, y)
     if not joint:
-        return jnp.asarray(np.sort(offsets, axis=0)[: int(np.sum(~np.isnan(y), axis=0).max())])  # NaN last
+        scores = np.asarray(found.offsets + found.offset_errors)
+        return _rounded_up(np.sort(scores, axis=0)[: int(np.sum(~np.isnan(y), axis=0).max())], y.dtype)  # NaN last
     complete = _observed(y) == mixture.n
     if not complete.any():
         raise ValueError(f"joint scores need rows with all {mixture.n} targets; every row has a NaN; see joint=False")
-    return jnp.asarray(np.sort(np.sqrt(squares[complete])), y.dtype)
+    return _rounded_up(np.sort((np.sqrt(found.squares) + found.joint_errors)[complete]), y.dtype)
+
+
+def _rounded_up(values: np.ndarray, dtype: Any) -> Array:
+    nearest = values.astype(dtype)
+    return jnp.asarray(np.where(nearest < values, np.nextafter(nearest, dtype.type(np.inf)), nearest))
 
 
 def radius_of(scores: ArrayLike, coverage: float) -> Array:
@@ -255,12 +299,29 @@ def radius_of(scores: ArrayLike, coverage: float) -> Array:
     coverage = plain_number("coverage", coverage)
     if not 0 < coverage <= 1:
         raise ValueError(f"coverage is a probability above 0 and at most 1; got {coverage}")
+    return _rounded_up(radius_from(np.asarray(scores), coverage), scores.dtype)
+
+
+def radius_from(scores: np.ndarray, coverage: float) -> np.ndarray:
+    """`radius_of` in numpy and the precision of the scores."""
     count = np.sum(~np.isnan(scores), axis=0)
-    # 0.07 · 100 is 7.000000000000001 in floating point and means 7.
-    rank = np.ceil((count + 1) * coverage * (1 - 1e-12)).astype(int)
+    rank = _rank(count, coverage)
     padded = np.append(np.sort(scores, axis=0), np.full((1, *scores.shape[1:]), np.inf), axis=0)
     found = np.take_along_axis(padded, np.minimum(rank - 1, len(scores))[None], axis=0)[0]
-    return jnp.asarray(np.where(rank > count, np.inf, found), scores.dtype)
+    return np.where(rank > count, np.inf, found)
+
+
+def _rank(count: Any, coverage: float) -> np.ndarray:
+    """⌈(K+1) coverage⌉, where 0.07 · 100, which is 7.000000000000001 in floating point, means 7."""
+    return np.ceil((np.asarray(count) + 1) * coverage * (1 - 1e-12)).astype(int)
+
+
+def rows_needed(coverage: float) -> int:
+    """The smallest K with ⌈(K+1) coverage⌉ ≤ K, coverage/(1 − coverage) but for rounding: below it the radius is ∞."""
+    rows = max(1, math.floor(coverage / (1 - coverage)) - 1)
+    while _rank(rows, coverage) > rows:
+        rows += 1
+    return rows
 
 
 def conformal_radius(prediction: StudentT | NIW | Mixture, y: ArrayLike, coverage: float, joint: bool = True) -> Array:
@@ -269,9 +330,10 @@ def conformal_radius(prediction: StudentT | NIW | Mixture, y: ArrayLike, coverag
     The region within it holds a new y with probability `coverage` or a little more.
 
     Whatever the prediction is worth, a new row exchangeable with the K held-out ones is inside with probability
-    ⌈(K+1) coverage⌉/(K+1) on average over such sets, if scores have no ties. With fewer than coverage/(1 − coverage)
-    rows the radius is ∞. A common factor on the covariance cancels in the region, so that one held-out set may serve
-    `fit_scale` and this; factors fitted separately do not cancel and want rows of their own.
+    ⌈(K+1) coverage⌉/(K+1) on average over such sets, or more if scores are tied: they are rounded up, so that what is
+    as far away as the radius is inside. With fewer than coverage/(1 − coverage) rows the radius is ∞. A common factor
+    on the covariance cancels in the region, so that one held-out set may serve `fit_scale` and this; factors fitted
+    separately do not cancel and want rows of their own.
 
     Args:
       prediction: of N rows.
@@ -282,7 +344,7 @@ def conformal_radius(prediction: StudentT | NIW | Mixture, y: ArrayLike, coverag
 
     Example:
       >>> t = StudentT(jnp.inf, jnp.zeros((9, 1)), jnp.ones((9, 1, 1)))
-      >>> print(conformal_radius(t, jnp.arange(-4.0, 5.0)[:, None], coverage=0.8))
+      >>> print(conformal_radius(t, jnp.arange(-4.0, 5.0)[:, None], coverage=0.8).round(3))
       4.0
     """
     return radius_of(conformal_scores(prediction, y, joint), coverage)

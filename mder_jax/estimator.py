@@ -1,7 +1,5 @@
 """The scikit-learn face: tables in; means, covariances, intervals and regions in original units out."""
 
-import contextlib
-import math
 import pathlib
 import warnings
 from typing import Any, Self
@@ -13,11 +11,13 @@ from sklearn.metrics import r2_score
 from sklearn.utils.validation import check_array, check_consistent_length, check_is_fitted, validate_data
 
 from mder_jax import _calibrated, _model_file, calibration, plotting
-from mder_jax._arrays import check_option, doubles, is_whole, plain_number
-from mder_jax._devices import use_all_cores
+from mder_jax._arrays import check_option, doubles, in_order, is_whole, plain_number, target_names
+from mder_jax._devices import use_cores_unless_told
 from mder_jax._fitting import train
 from mder_jax._predictor import Design, Predictor, Region, Uncertainty, standardizer_of
+from mder_jax._trained_rows import NOTICED, REFUSED, TrainedRows, found_among, remember
 from mder_jax._validation import (
+    check_same_networks,
     check_settings,
     generator,
     names_of,
@@ -26,6 +26,7 @@ from mder_jax._validation import (
     refuse_other_things,
     refuse_text_columns,
     rows_to_train_on,
+    warn_of_degenerate_targets,
 )
 from mder_jax.calibration import Scale
 from mder_jax.mixture import Mixture
@@ -82,6 +83,7 @@ class MDERRegressor(RegressorMixin, BaseEstimator):
 
     predictor_: Predictor
     calibration_: _calibrated.Calibration | None
+    trained_rows_: TrainedRows | None
 
     def __init__(
         self,
@@ -143,20 +145,30 @@ class MDERRegressor(RegressorMixin, BaseEstimator):
           5 (2, 5) 3 2
         """
         check_settings(self)
-        with contextlib.suppress(RuntimeError):  # JAX has started, and keeps the devices it has
-            use_all_cores()
+        use_cores_unless_told()
+        before = dict(self.__dict__)
+        try:
+            return self._fit(X, y, checkpoint)
+        except BaseException:  # a fit that was refused or interrupted leaves the model as it was
+            self.__dict__ = before
+            raise
+
+    def _fit(self, X: Any, y: Any, checkpoint: str | pathlib.Path | None) -> Self:
         X, Y, flat, names = self._checked(X, y, reset=True)
         X, Y = rows_to_train_on(X, Y, names)
+        warn_of_degenerate_targets(Y, names)
         design = self._design(X.shape[1], Y.shape[1])
-        again = self.warm_start and hasattr(self, "predictor_")
-        if again and self.predictor_.design != design:
-            raise ValueError("warm_start goes on with the networks of the last fit; their settings or columns differ")
-        inputs = self.predictor_.inputs if again else standardizer_of(X, self.standardize)
-        targets = self.predictor_.targets if again else standardizer_of(Y, self.standardize)
-        start = self.predictor_.params if again else None
-        trained = train(self, design, inputs.forward(X), targets.forward(Y), start, checkpoint)
+        last = self.predictor_ if self.warm_start and hasattr(self, "predictor_") else None
+        if last is not None:
+            check_same_networks(last, design, int(self.members), self.standardize)
+        inputs = standardizer_of(X, self.standardize, constant=np.inf) if last is None else last.inputs
+        targets = standardizer_of(Y, self.standardize) if last is None else last.targets
+        start = None if last is None else last.params
+        random = self._random(again=last is not None)
+        trained = train(self, design, random, inputs.forward(X), targets.forward(Y), start, checkpoint)
         self.predictor_ = Predictor(design, jax.tree.map(np.asarray, trained.params), inputs, targets, Scale(1.0, 1.0))
         self.calibration_ = None
+        self.trained_rows_ = remember(X, Y, None if last is None else self.trained_rows_)
         self.flat_, self.target_names_, self.n_outputs_ = flat, names, Y.shape[1]
         self.n_iter_, self.n_rows_ = trained.epochs, len(X)
         self.loss_curve_ = np.asarray(trained.history.train)
@@ -164,6 +176,14 @@ class MDERRegressor(RegressorMixin, BaseEstimator):
         self.validation_curve_ = None if validation is None else np.asarray(validation)
         self.diverged_at_, self.best_epoch_ = trained.diverged_at, trained.best_epoch
         return self
+
+    def _random(self, again: bool) -> np.random.RandomState:
+        """The generator of a fit; a warm start holds out the rows that were held out before."""
+        if self.random_state is not None:
+            return generator(self.random_state)
+        if not (again and hasattr(self, "seed_")):
+            self.seed_ = int(generator(None).randint(2**31 - 1))
+        return generator(self.seed_)
 
     def _design(self, inputs: int, targets: int) -> Design:
         widths = tuple(int(width) for width in np.atleast_1d(self.hidden_layer_sizes))
@@ -184,6 +204,7 @@ class MDERRegressor(RegressorMixin, BaseEstimator):
         if y is None:
             raise ValueError(f"{type(self).__name__} requires y to be passed, but the target y is None")
         X = self._checked_inputs(X, reset)
+        y = y if reset else in_order(y, self.target_names_)
         names = names_of(y)
         refuse_other_things("y", y)
         Y = check_array(y, ensure_2d=False, dtype=np.float64, order="C", ensure_all_finite="allow-nan", input_name="y")
@@ -266,32 +287,50 @@ class MDERRegressor(RegressorMixin, BaseEstimator):
         radius = self._conformal_radius(coverage, joint)
         if joint:
             return self.predictor_.region(X, coverage, radius)
-        if radius is None:
-            lower, upper = np.moveaxis(self.predictor_.quantiles(X, np.array([1 - coverage, 1 + coverage]) / 2), -1, 0)
+        if radius is None or not np.isfinite(radius).any():
+            lower, upper = self.predictor_.interval(X, coverage)
         else:
-            parts = self.predictor_.uncertainty(X)
-            half = radius * np.sqrt(np.diagonal(parts.total, axis1=1, axis2=2))
-            lower, upper = parts.mean - half, parts.mean + half
+            lower, upper = self._conformal_interval(X, radius)
+        if radius is not None and np.isinf(radius).any() and np.isfinite(radius).any():
+            own, too_few = self.predictor_.interval(X, coverage), np.isinf(radius)
+            lower, upper = (np.where(too_few, *both) for both in zip(own, (lower, upper), strict=True))
         return Interval(self._shaped(lower), self._shaped(upper))
 
+    @np.errstate(invalid="ignore", over="ignore")
+    def _conformal_interval(self, X: np.ndarray, radius: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        """mean ± radius std of each target, or everything where they are not finite."""
+        parts = self.predictor_.uncertainty(X)
+        half = np.where(np.isfinite(radius), radius, 1.0) * np.sqrt(np.diagonal(parts.total, axis1=1, axis2=2))
+        known = np.isfinite(parts.mean) & np.isfinite(half)
+        return np.where(known, parts.mean - half, -np.inf), np.where(known, parts.mean + half, np.inf)
+
     def _conformal_radius(self, coverage: float, joint: bool) -> np.ndarray | None:
-        """From the calibration; None if there is none, or too few rows for this coverage."""
+        """From the calibration, () or (n,); ∞ for a target with too few rows for this coverage, None without any."""
         if self.calibration_ is None:
             return None
-        scores = self.calibration_.joint_scores if joint else self.calibration_.target_scores
-        radius = np.asarray(calibration.radius_of(scores, coverage)) if len(scores) else np.array(np.inf)
+        radius = self.calibration_.radius(coverage, joint)
         if np.isfinite(radius).all():
             return radius
-        warnings.warn(
-            f"conformal coverage {coverage:g} needs {math.ceil(coverage / (1 - coverage))} calibration rows, and "
-            f"{len(scores)} are there: the model's own quantiles are used",
-            UserWarning,
-            stacklevel=3,
-        )
-        return None
+        needed, counts = calibration.rows_needed(coverage), self.calibration_.counts(joint)
+        who = "complete rows" if joint else "rows"
+        if joint or np.isinf(radius).all():
+            here = f"{counts.max()} {'is' if counts.max() == 1 else 'are'} there"
+            told = f"{here}: the model's own distribution is used"
+        else:
+            few = [f"{name!r} has {count}" for name, count in zip(self._names(), counts, strict=True) if count < needed]
+            told = f"{', '.join(few)}: for {'it' if len(few) == 1 else 'them'} the model's own quantiles are used"
+        message = f"conformal coverage {coverage:g} needs {needed} calibration {who}; {told}"
+        warnings.warn(message, UserWarning, stacklevel=3)
+        return None if joint else radius
+
+    def _names(self) -> tuple[str, ...]:
+        return target_names(self.target_names_, self.n_outputs_)
 
     def predict_quantiles(self, X: Any, quantiles: Any = (0.05, 0.5, 0.95)) -> np.ndarray:
         """Of each target on its own, (N, n, K) for K quantiles, or (N, K) if y was one-dimensional.
+
+        They are those of the predictive distribution, scaled by `calibrate` but not conformal: `predict_interval` is,
+        and its ends are not these quantiles.
 
         Example:
           >>> X = np.random.default_rng(0).normal(size=(60, 3))
@@ -385,8 +424,10 @@ class MDERRegressor(RegressorMixin, BaseEstimator):
     def calibrate(self, X: Any, y: Any, method: str = "likelihood", separate: bool = False) -> Self:
         """Fit the scale of the predictive covariance, and conformal scores, to rows that were held out from `fit`.
 
-        Everything predicted afterwards is rescaled, and intervals and regions are conformal. What was found, with the
-        coverage before and after, is in ``calibration_``; print it.
+        Everything predicted afterwards is rescaled, and intervals and regions are conformal: they hold a new row with
+        the probability they say, or more where scores are tied, if it is exchangeable with these rows. What was found,
+        with the coverage before and after, is in ``calibration_``; print it. If the rows do not determine the scale, a
+        warning says so and the covariance stays as it is; rows that were trained on are refused.
 
         Args:
           X: (N, d), not rows of the fit.
@@ -404,10 +445,32 @@ class MDERRegressor(RegressorMixin, BaseEstimator):
         """
         check_is_fitted(self)
         X, Y, _, _ = self._checked(X, y)
+        known = self._trained_on(X, Y)
         plain = self.predictor_.with_scale(Scale(1.0, 1.0))
-        found = _calibrated.calibrate(plain.standardized(X), plain.targets.forward(Y), method, separate)
+        found = _calibrated.calibrate(plain, X, Y, method, separate, known)
+        for note in found.notes:
+            warnings.warn(note, UserWarning, stacklevel=2)
+        unseen = [name for name, count in zip(self._names(), found.counts(joint=False), strict=True) if not count]
+        if unseen:
+            named = ", ".join(map(repr, unseen))
+            message = f"target {named} was not observed in any calibration row; its intervals stay the model's own"
+            warnings.warn(message, UserWarning, stacklevel=2)
         self.predictor_, self.calibration_ = plain.with_scale(found.fit.scale), found
         return self
+
+    def _trained_on(self, X: np.ndarray, Y: np.ndarray) -> str:
+        """What to say if some of these rows were trained on, empty if none; an error if it is half of them."""
+        if self.trained_rows_ is None:
+            return ""
+        found, share = found_among(self.trained_rows_, X, Y)
+        if share < NOTICED:
+            return ""
+        remedy = "calibrate with rows that fit has not seen"
+        if share >= REFUSED:
+            raise ValueError(
+                f"{found} of these {len(X)} rows are rows of the fit, which say nothing of new ones; {remedy}"
+            )
+        return f"{found} of these {len(X)} rows are rows of the fit, so the coverage is not checked; {remedy}"
 
     def plot(self, X: Any, y: Any, kind: str = "calibration", ax: Any = None, **options: Any) -> Any:
         """A picture of the predictions for rows with known targets, as matplotlib Axes.
@@ -429,22 +492,24 @@ class MDERRegressor(RegressorMixin, BaseEstimator):
         check_option("kind", kind, PICTURES)
         check_is_fitted(self)
         X, Y, _, _ = self._checked(X, y)
-        prediction = self.predictor_.distribution(X)
         names = self.target_names_
-        if kind == "ellipses":
-            return plotting.ellipses(prediction, y=Y, **{"names": names} | options, ax=ax)
         if kind == "predicted_observed" and names:
             options = {"name": names[options.get("target", 0)]} | options
         elif kind != "predicted_observed":
             options = {"names": names} | options
-        return getattr(plotting, kind)(Y, prediction, **options, ax=ax)
+        with jax.enable_x64(True):  # in original units: 2020.5 ± 0.001 has no digits left in float32
+            prediction = self.predictor_.distribution(X)
+            if kind == "ellipses":
+                return plotting.ellipses(prediction, y=Y, **options, ax=ax)
+            return getattr(plotting, kind)(Y, prediction, **options, ax=ax)
 
     def save(self, path: str | pathlib.Path, extra: dict[str, Any] | None = None) -> None:
         """Write the fitted model to one file, without pickle, whole or not at all.
 
         Args:
           path: of the file.
-          extra: anything JSON can hold, to be found as ``extra_`` of the loaded model.
+          extra: anything JSON can hold, to be found as ``extra_`` of the loaded model; None for what this model was
+            loaded with.
 
         Example:
           >>> X = np.random.default_rng(0).normal(size=(60, 3))
@@ -481,7 +546,8 @@ class MDERRegressor(RegressorMixin, BaseEstimator):
         """Write the predictor as an artefact of `jax.export`, which runs where only jax is installed.
 
         ``jax.export.deserialize(bytes).call(x)``, with x (rows, d) in float32 and original units, any number of rows,
-        gives a dict of mean (rows, n), aleatoric, epistemic and total covariance (rows, n, n).
+        gives a dict of mean (rows, n), aleatoric, epistemic and total covariance (rows, n, n). All of it is in float32:
+        a target such as 2020.5 ± 0.001 loses its digits, which is said with a warning.
 
         Example:
           >>> X = np.random.default_rng(0).normal(size=(60, 3))

@@ -10,6 +10,7 @@ from typing import Any
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 from jax import Array, lax
 from jax.typing import ArrayLike
 
@@ -248,6 +249,59 @@ def _cholesky_jvp(primals: tuple[Array], tangents: tuple[Array]) -> tuple[Array,
     L = cholesky(S)
     M = whiten_columns(L, jnp.swapaxes(whiten_columns(L, 0.5 * (dS + jnp.swapaxes(dS, -1, -2))), -1, -2))
     return L, _factor_tangent(L, 0.5 * M)
+
+
+def axes_of(S: Array) -> Array:
+    """U with orthonormal columns and Uᵀ S U diagonal, for symmetric S, (..., n, n) -> (..., n, n): Jacobi's rotations.
+
+    A round turns n/2 pairs of axes at once, the i-th with the (i + n/2)-th; between rounds the axes move as the players
+    of a tournament do, so that n − 1 rounds meet every pair. It converges quadratically.
+    """
+    n = S.shape[-1]
+    if n == 1:
+        return jnp.ones_like(S)
+    padding = [(0, 0)] * (S.ndim - 2) + [(0, n % 2)] * 2
+    S = jnp.pad(S, padding)
+    size, half = n + n % 2, (n + n % 2) // 2
+    seats = [0, *range(1, half), *range(size - 1, half - 1, -1)]  # in a circle; the first stays
+    moved = [seats[0], seats[-1], *seats[1:-1]]
+    order = np.empty(size, int)
+    order[seats] = moved
+    bound = 4 * float(jnp.finfo(S.dtype).eps) ** 2
+
+    def turn(matrix: Array, cosine: Array, sine: Array) -> Array:
+        """Columns i and i + n/2 turned by the i-th angle."""
+        first, second = matrix[..., :half], matrix[..., half:]
+        cosine, sine = cosine[..., None, :], sine[..., None, :]
+        return jnp.concatenate([cosine * first - sine * second, sine * first + cosine * second], axis=-1)
+
+    def round_(_: Array, state: tuple[Array, Array]) -> tuple[Array, Array]:
+        S, U = state
+        entries = diagonal(S)
+        between = diagonal(S[..., :half, half:])
+        gap = entries[..., half:] - entries[..., :half]
+        angle = 0.5 * jnp.arctan2(2 * between, gap)
+        angle = jnp.where(jnp.abs(angle) > 0.25 * np.pi, angle - jnp.sign(angle) * 0.5 * np.pi, angle)
+        cosine, sine = jnp.cos(angle), jnp.sin(angle)
+        S = turn(jnp.swapaxes(turn(S, cosine, sine), -1, -2), cosine, sine)
+        return S[..., order, :][..., order], turn(U, cosine, sine)[..., order]
+
+    def unfinished(state: tuple[Array, Array, Array]) -> Array:
+        S, _, count = state
+        outside = jnp.sum(jnp.where(on_diagonal(S), 0.0, S) ** 2, axis=(-1, -2))
+        return (count < 12) & jnp.any(outside > bound * jnp.sum(S**2, axis=(-1, -2)))
+
+    def sweep(state: tuple[Array, Array, Array]) -> tuple[Array, Array, Array]:
+        S, U, count = state
+        return *lax.fori_loop(0, size - 1, round_, (S, U)), count + 1
+
+    identity = jnp.broadcast_to(jnp.eye(size, dtype=S.dtype).reshape((1,) * (S.ndim - 2) + (size, size)), S.shape)
+    U = lax.while_loop(unfinished, sweep, (S, identity, jnp.zeros((), jnp.int32)))[1]
+    # The axis that was added stays an axis of its own: it is left out wherever it is now.
+    if n % 2:
+        place = jnp.argmax(jnp.abs(U[..., -1, :]), axis=-1)
+        U = jnp.take_along_axis(U, (jnp.arange(n) + (jnp.arange(n) >= place[..., None]))[..., None, :], axis=-1)
+    return U[..., :n, :]
 
 
 @jax.jit

@@ -13,7 +13,7 @@ Every score is the mean over what was observed, or with ``reduce=False`` one val
 that need all rows at once give one value a target. All functions but `report` and the scorers work under `jax.jit`.
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Any
 
@@ -27,8 +27,10 @@ from mder_jax import _scores
 from mder_jax._arrays import (
     check_same,
     check_within,
+    doubles,
     floats,
     floats_with,
+    in_order,
     one_key,
     one_number,
     plain_number,
@@ -376,7 +378,7 @@ def nll_scorer(estimator: Any, X: Any, y: Any) -> float:
       >>> print(f"{nll_scorer(model, [[0.0]], [0.0]):.4f}")  # -½ ln 2π
       -0.9189
     """
-    return -float(nll(*_predicted(estimator, X, y)))
+    return _scored(nll, estimator, X, y)
 
 
 def crps_scorer(estimator: Any, X: Any, y: Any) -> float:
@@ -390,7 +392,7 @@ def crps_scorer(estimator: Any, X: Any, y: Any) -> float:
       >>> print(f"{crps_scorer(model, [[0.0]], [0.0]):.4f}")  # -(√2 − 1)/√π
       -0.2337
     """
-    return -float(crps(*_predicted(estimator, X, y)))
+    return _scored(crps, estimator, X, y)
 
 
 def energy_scorer(estimator: Any, X: Any, y: Any) -> float:
@@ -404,15 +406,19 @@ def energy_scorer(estimator: Any, X: Any, y: Any) -> float:
       >>> print(f"{energy_scorer(model, [[0.0]], [3.0]):.3f}")  # of a point: minus the distance
       -3.000
     """
-    return -float(energy_score(*_predicted(estimator, X, y)))
+    return _scored(energy_score, estimator, X, y)
 
 
-def _predicted(estimator: Any, X: Any, y: Any) -> tuple[Array, Prediction]:
-    """y of an estimator as (N, n), of which a single column may be (N,), and its prediction."""
+def _scored(score: Callable[..., Array], estimator: Any, X: Any, y: Any) -> float:
+    """Minus the score, in double precision: in original units 2020.5 ± 0.001 has no digits left in float32.
+
+    y is (N, n), of which a single column may be (N,); columns of a data frame are found by name.
+    """
     if not callable(getattr(estimator, "predict_dist", None)):
         raise TypeError(f"the estimator must have predict_dist, as MDERRegressor has; got {type(estimator).__name__}")
-    (y,) = floats(y=y)
-    return y[:, None] if y.ndim == 1 else y, estimator.predict_dist(X)
+    values = doubles("y", in_order(y, getattr(estimator, "target_names_", None)))
+    with jax.enable_x64(True):
+        return -float(score(values[:, None] if values.ndim == 1 else values, estimator.predict_dist(X)))
 
 
 def _key(key: Array | None) -> Array:

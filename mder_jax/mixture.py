@@ -14,13 +14,13 @@ from jax import Array, lax
 from jax.scipy.special import logsumexp
 from jax.typing import ArrayLike
 
-from mder_jax import linalg, niw, special
+from mder_jax import _ellipsoid, linalg, niw, special
 from mder_jax._arrays import (
     check_event,
     check_same,
     check_type,
-    check_within,
     common_batch,
+    complement,
     floats,
     floats_with,
     one_key,
@@ -245,24 +245,46 @@ class Mixture:
         white = linalg.whiten(factor, d)
         return root(jnp.sum(white * white, axis=-1))
 
-    def region_radius(self, coverage: float, key: Array, draws: int = 2000) -> Array:
-        """The r for which `mahalanobis` ≤ r holds all targets at once with probability `coverage`, (...).
+    def region_radius(self, coverage: float, key: Array | None = None) -> Array:
+        r"""The r for which `mahalanobis` ≤ r holds all targets at once with probability `coverage`, (...).
 
-        Exact for one member. For more it is the quantile of so many draws: ±0.7 % of coverage at 90 % with 2000.
+        Exact for one member. For more, 1 − coverage = mean over members of P(‖C⁻¹(Y − μ̄)‖ > r), each an integral of a
+        moment generating function along a path in the complex plane: nothing is drawn, a row does not depend on those
+        beside it, and the probability of a miss is right to 1e-3 of itself, also far out.
+
+        Args:
+          coverage: between 0 and 1.
+          key: not used; earlier versions drew from the mixture.
 
         Example:
           >>> one = Mixture(StudentT(df=jnp.inf, loc=jnp.zeros((1, 2)), scale_tril=jnp.eye(2)[None]))
-          >>> print(f"{one.region_radius(0.9, jax.random.key(0)):.4f}")  # sqrt(-2 ln 0.1)
+          >>> print(f"{one.region_radius(0.9):.4f}")  # sqrt(-2 ln 0.1)
           2.1460
         """
-        mixture, (p,) = floats_with(self, coverage=coverage)
-        check_same("coverage", p, (), "one number")
-        check_within(p, 0, 1, "coverage is a probability between 0 and 1")
-        key, draws = one_key(key), whole("draws", draws)
+        mixture, (tail,) = floats_with(self, coverage=complement("coverage", coverage))
+        return mixture.radius_of_tail(tail)
+
+    def radius_of_tail(self, tail: Array) -> Array:
+        """The r for which `mahalanobis` > r has this probability, (...): `region_radius` of 1 − tail."""
+        tail = jnp.broadcast_to(tail, self.batch_shape)
         if self.size == 1:
-            t = mixture.member(0)
-            return t.region_radius(p) * jnp.sqrt(1 - 2 / t.df)
-        return jnp.quantile(mixture.mahalanobis(mixture.sample(key, draws)), p, axis=0)
+            t = self.member(0)
+            return special.radius_of_tail(tail, t.df, t.n) * jnp.sqrt(1 - 2 / t.df)
+        return _ellipsoid.radius_of(tail, *self._whitened())
+
+    def tail_of_radius(self, radius: Array) -> Array:
+        """P(`mahalanobis` > radius), (...) -> (...), the inverse of `radius_of_tail`."""
+        if self.size == 1:
+            t = self.member(0)
+            return special.joint_tail(radius / jnp.sqrt(1 - 2 / t.df), t.df, t.n)
+        return _ellipsoid.leaving(radius, *self._whitened())
+
+    def _whitened(self) -> tuple[Array, Array, Array]:
+        """B Bᵀ, a and df of the members a + B T, in units of the mixture's covariance around its mean."""
+        t, C = self.components(), linalg.cholesky(self.total())
+        C = jnp.broadcast_to(C, t.scale_tril.shape)
+        B, a = linalg.whiten_columns(C, t.scale_tril), linalg.whiten(C, from_centre(t.loc))
+        return linalg.gram(B), a, t.df
 
     def sample(self, key: Array, shape: int | Sequence[int] = ()) -> Array:
         """Draws of y, shape + (..., n): all targets of one draw in one row come from one member, each as likely.
@@ -330,13 +352,16 @@ class Mixture:
           >>> print(lower.round(), upper.round())
           [-90.] [90.]
         """
-        t, (p,) = floats_with(self.components(), coverage=coverage)
-        check_same("coverage", p, (), "one number")
-        check_within(p, 0, 1, "coverage is a probability between 0 and 1")
+        t, (tail,) = floats_with(self.components(), coverage=complement("coverage", coverage))
         both = jax.tree.map(lambda leaf: jnp.stack([leaf, leaf], axis=1), t)  # one search finds both ends
-        sign = jnp.array([-1, 1], p.dtype).reshape(2, *[1] * (t.loc.ndim - 1))
-        lower, upper = _quantile(both, (1 - p) / 2, jnp.broadcast_to(sign, both.loc.shape[1:]))
+        sign = jnp.array([-1, 1], tail.dtype).reshape(2, *[1] * (t.loc.ndim - 1))
+        lower, upper = _quantile(both, tail / 2, jnp.broadcast_to(sign, both.loc.shape[1:]))
         return Interval(lower, upper)
+
+    def points_of_tail(self, tail: Array, sign: Array) -> Array:
+        """The points with so much probability above (sign 1) or below (−1), tail ≤ ½: (K,) twice -> (K, ..., n)."""
+        t = self.components()
+        return jax.vmap(lambda tail, sign: _quantile(t, tail, sign))(tail, sign)
 
 
 def as_mixture(prediction: StudentT | NIW | Mixture) -> Mixture:

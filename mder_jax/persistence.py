@@ -61,7 +61,13 @@ def save(path: str | pathlib.Path, document: dict[str, Any], arrays: dict[str, n
     if not isinstance(document, dict):
         raise TypeError(f"the document must be a dict of what JSON can hold; got {document!r:.60}")
     head = {"format": FORMAT, "sha256": _digest(text, arrays), "document": text}
-    write_whole(path, as_safetensors(arrays, {DOCUMENT: json.dumps(head)}))
+    content = as_safetensors(arrays, {DOCUMENT: json.dumps(head)})
+    header = int.from_bytes(content[:8], "little")
+    if header > HEADER_BYTES:
+        raise ValueError(f"the document takes {header:,} bytes; of more than {HEADER_BYTES:,} `load` reads none")
+    if len(content) > MODEL_BYTES:
+        raise ValueError(f"the file would have {len(content):,} bytes; of more than {MODEL_BYTES:,} `load` reads none")
+    write_whole(path, content)
 
 
 def load(path: str | pathlib.Path) -> tuple[dict[str, Any], dict[str, np.ndarray]]:

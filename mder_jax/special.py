@@ -63,7 +63,7 @@ def _joint_tail_series(radius: Array, df: Array, n: int) -> Array:
 def joint_tail(radius: Array, df: Array, n: int) -> Array:
     """P(R > radius) for R = ‖L⁻¹(y − loc)‖ of a t in n dimensions, differentiable in radius and df; NaN below 0."""
     inside = radius < _largest_radius(df)
-    tail = _joint_tail_series(jnp.where(inside, radius, 1.0), df, n)
+    tail = jnp.minimum(_joint_tail_series(jnp.where(inside, radius, 1.0), df, n), 1.0)  # rounding may exceed 1
     return jnp.where(radius >= 0, jnp.where(inside, tail, 0.0), jnp.nan)
 
 

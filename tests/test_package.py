@@ -15,6 +15,7 @@ ORDER = [
     *["_files", "_arrays", "_gamma", "special", "linalg", "student_t", "niw", "nig", "links", "losses"],
     *["networks", "_problem", "_shuffle", "train", "persistence", "_devices", "_job", "_run", "ensemble"],
     *[
+        "_ellipsoid",
         "mixture",
         "_real_tables",
         "datasets",
@@ -26,7 +27,7 @@ ORDER = [
         "_drawing",
         "plotting",
     ],
-    *["_predictor", "_calibrated", "_model_file", "_validation", "_fitting", "estimator"],
+    *["_predictor", "_calibrated", "_trained_rows", "_model_file", "_validation", "_fitting", "estimator"],
     *["_tables", "_encoding", "_survey", "_page", "_commands", "cli"],
 ]
 
