@@ -12,7 +12,7 @@ import pyarrow as pa
 import pyarrow.csv
 import pyarrow.parquet
 
-from mder_jax._files import draft
+from mder_jax._files import behind_links, draft
 
 ROWS = 1 << 14  # of a block at most
 LONGEST_LINE = 1 << 20  # bytes; pyarrow reads a CSV in pieces of this size, and a line has to fit into one
@@ -223,8 +223,9 @@ def check_output(path: pathlib.Path, force: bool) -> None:
         raise TableError(f"{path}: cannot be written, it is a folder")
     if path.exists() and not force:
         raise TableError(f"{path} exists already; give another name, or --force to overwrite it")
-    if not path.parent.is_dir():
-        raise TableError(f"{path}: cannot be written, there is no folder {path.parent}")
+    folder = behind_links(path).parent
+    if not folder.is_dir():
+        raise TableError(f"{path}: cannot be written, there is no folder {folder}")
     try:
         with draft(path) as probe:
             probe.touch()

@@ -14,7 +14,7 @@ from hypothesis import given, settings, strategies as st
 
 from mder_jax import _tables
 from mder_jax._encoding import Column, Encoding, Rows, prediction_columns, prediction_names, read_rows
-from mder_jax._files import draft
+from mder_jax._files import draft, write_whole
 from mder_jax._survey import check_training, learn
 from mder_jax._tables import TableError, check_output, open_table, write_table
 
@@ -323,6 +323,26 @@ def test_a_written_file_has_the_usual_permissions(tmp_path):
         beside.write_text("")
     (tmp_path / "b").write_text("")
     assert (tmp_path / "a").stat().st_mode == (tmp_path / "b").stat().st_mode
+
+
+@pytest.mark.parametrize("there", [True, False])
+def test_a_symbolic_link_stays_and_its_file_is_replaced(tmp_path, there):
+    folder, link, second = tmp_path / "folder", tmp_path / "link.csv", tmp_path / "second.csv"
+    folder.mkdir()
+    link.symlink_to("folder/file.csv")
+    second.symlink_to(link)
+    if there:
+        (folder / "file.csv").write_text("old")
+    check_output(second, force=there)
+    write_whole(second, b"new")
+    assert second.is_symlink() and link.is_symlink()
+    assert [path.read_text() for path in folder.iterdir()] == ["new"]
+
+
+def test_a_symbolic_link_into_no_folder(tmp_path):
+    (tmp_path / "link.csv").symlink_to("no/file.csv")
+    with pytest.raises(TableError, match=r"link\.csv: cannot be written, there is no folder .*no$"):
+        check_output(tmp_path / "link.csv", force=False)
 
 
 def test_outputs_that_cannot_be_written(tmp_path):
