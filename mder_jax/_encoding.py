@@ -14,8 +14,7 @@ import pyarrow.compute as pc
 
 from mder_jax._tables import Table, TableError, listed, quoted, require_columns
 
-MISSING = pa.array(["", "NA", "na", "NaN", "nan", "NAN", "null", "Null", "NULL"])
-NUMBER = r"^[+-]?(\d+\.?\d*|\.\d+)([eE][+-]?\d+)?$|^[+-]?(?i:inf(inity)?)$"
+NUMBER = r"^[+-]?(\d+\.?\d*|\.\d+)([eE][+-]?\d+)?$|^[+-]?(?i:inf(inity)?|nan)$"
 REMEDY = "exclude the column or turn it into numbers"
 
 
@@ -98,10 +97,17 @@ def is_text(kind: pa.DataType) -> bool:
     return pa.types.is_dictionary(kind) or pa.types.is_string(kind) or pa.types.is_large_string(kind)
 
 
-def text_of(values: pa.Array) -> pa.Array:
-    """Cells as text without blanks around it; null where they are missing."""
+def text_of(table: Table, values: pa.Array, categories: Sequence[str] = ()) -> pa.Array:
+    """Cells as text without blanks around it; null where they are missing.
+
+    Args:
+      table: they come from.
+      values: cells of a column.
+      categories: texts that are values here, also those, such as NA, which a CSV file has for missing ones.
+    """
     text = pc.utf8_trim_whitespace(pc.cast(values, pa.string()))
-    return pc.if_else(pc.is_in(text, MISSING), None, text)
+    missing = [word for word in table.missing if word not in categories]
+    return pc.if_else(pc.is_in(text, pa.array(missing, pa.string())), None, text)
 
 
 def numbers_of(text: pa.Array) -> pa.Array:
@@ -156,7 +162,7 @@ class _Cells(NamedTuple):
         return found
 
     def _parsed(self) -> pa.Array:
-        text = text_of(self.values)
+        text = text_of(self.table, self.values)
         numbers = numbers_of(text)
         if self.column.kind == "boolean":
             numbers = pc.coalesce(booleans_of(text), numbers)
@@ -166,9 +172,9 @@ class _Cells(NamedTuple):
 
     def _one_hot(self) -> np.ndarray:
         checked_type(self.table, pa.field(self.column.name, self.values.type))
-        text = text_of(self.values)
-        self._refuse_missing(as_numpy(text.is_null()))
         known = self.column.categories
+        text = text_of(self.table, self.values, known)
+        self._refuse_missing(as_numpy(text.is_null()))
         place = pc.index_in(text, pa.array(known, pa.string()))
         self._refuse(as_numpy(place.is_null()), f"must be one of {listed(known)}, as in training; it is")
         return as_numpy(place)[:, None] == np.arange(len(known))

@@ -56,7 +56,7 @@ def learn(table: Table, features: Sequence[str], targets: Sequence[str]) -> tupl
         types = types or {name: checked_type(table, block.schema.field(name)) for name in surveys}
         for name, survey in surveys.items():
             if is_text(types[name]):
-                survey.add(text_of(block[name]), rows)
+                survey.add(text_of(table, block[name]), rows)
         rows += block.num_rows
     read = [_feature(table, name, types[name], surveys[name]) for name in features]
     return Encoding(tuple(read), tuple(_target(table, name, types[name], surveys[name]) for name in targets)), rows
@@ -66,6 +66,8 @@ def _kind(kind: pa.DataType, survey: _Survey) -> str:
     """What a column is: a dictionary has categories by its type, other text is judged by what it holds."""
     if pa.types.is_dictionary(kind):
         return "category"
+    if pa.types.is_boolean(kind):
+        return "boolean"
     if survey.numbers == survey.texts:
         return "number"
     return "boolean" if survey.booleans == survey.texts else "category"

@@ -46,14 +46,18 @@ def open_table(path: str | pathlib.Path) -> "CsvTable | ParquetTable":
 class CsvTable:
     """A CSV file. All cells are text here: what they mean is for the encoding to say.
 
+    An empty line is no row, unless there is only one column: then it is a row whose cell is empty.
+
     Args:
       path: the file.
     """
 
+    missing = ("", "NA", "na", "NaN", "nan", "NAN", "null", "Null", "NULL")  # cells without a value
+
     def __init__(self, path: pathlib.Path) -> None:
         self.path = path
         self._refuse_what_is_no_text()
-        self._header = next(self._records(), (1, []))[1]
+        self._first_line, self._header = next(self._records(), (1, []))
         stripped = [name.strip() for name in self._header]
         self.names = _checked_names(path, stripped)
         self._written_as = dict(zip(stripped, self._header, strict=True))
@@ -62,11 +66,12 @@ class CsvTable:
         """These columns as text, at most `ROWS` rows at a time."""
         written = [self._written_as[name] for name in columns]
         as_text = dict.fromkeys(written, pa.string())
+        before = self._first_line - 1
         try:
             reader = pa.csv.open_csv(
                 self.path,
-                read_options=pa.csv.ReadOptions(block_size=LONGEST_LINE),
-                parse_options=pa.csv.ParseOptions(newlines_in_values=True),
+                read_options=pa.csv.ReadOptions(block_size=LONGEST_LINE, skip_rows=before),
+                parse_options=pa.csv.ParseOptions(newlines_in_values=True, ignore_empty_lines=len(self._header) > 1),
                 convert_options=pa.csv.ConvertOptions(include_columns=written, column_types=as_text),
             )
             yield from _in_blocks(self.path, (batch.rename_columns(list(columns)) for batch in reader))
@@ -97,13 +102,14 @@ class CsvTable:
             raise TableError(f"{self.path}, line 1: not text in UTF-8; save the file so")
 
     def _records(self) -> Iterator[tuple[int, list[str]]]:
-        """The line where it begins, and the fields, of every record; empty lines are none."""
+        """The line where it begins, and the fields, of every record, first the names of the columns."""
         with open(self.path, newline="", encoding="utf-8-sig", errors="replace") as file:
-            reader, end = csv.reader(file), 0
+            reader, end, columns = csv.reader(file), 0, 0
             try:
                 for fields in reader:
-                    if fields:
-                        yield end + 1, fields
+                    if fields or columns == 1:
+                        yield end + 1, fields or [""]
+                    columns = columns or len(fields)
                     end = reader.line_num
             except csv.Error as error:
                 raise TableError(f"{self.path}, line {end + 1}: {error}") from error
@@ -131,6 +137,8 @@ class ParquetTable:
     Args:
       path: the file.
     """
+
+    missing = ("",)  # texts without a value, besides nulls
 
     def __init__(self, path: pathlib.Path) -> None:
         self.path = path

@@ -112,6 +112,57 @@ def test_a_boolean_column_reads_words_numbers_and_parquet(tmp_path):
         np.testing.assert_array_equal(data.X, [[1], [0]])
 
 
+@pytest.mark.parametrize(("learnt", "later"), [("csv", "parquet"), ("parquet", "csv")])
+def test_booleans_of_either_format_are_read_from_the_other(tmp_path, learnt, later):
+    files = {
+        "csv": csv_file(tmp_path, "f,y\nTRUE,1\nfalse,0\ntrue,1\n"),
+        "parquet": parquet_file(tmp_path, f=[True, False, True], y=[True, False, True]),
+    }
+    encoding, first = read(files[learnt], ["f"], ["y"])
+    assert encoding.features[0].kind == "boolean"
+    second = read_rows(open_table(files[later]), encoding, 9)[0]
+    np.testing.assert_array_equal(first.X, second.X)
+    np.testing.assert_array_equal(first.Y, second.Y)
+
+
+def test_parquet_has_nulls_of_its_own_so_that_na_is_a_category_there(tmp_path):
+    path = parquet_file(tmp_path, country=["NA", "DE", "null", "NA"], y=[1, 2, 3, 4])
+    encoding, data = read(path, ["country"], ["y"])
+    assert encoding.features[0].categories == ("DE", "NA", "null")
+    same = csv_file(tmp_path, "country,y\nNA,1\nDE,2\nnull,3\n NA,4\n")
+    np.testing.assert_array_equal(read_rows(open_table(same), encoding, 9)[0].X, data.X)
+    with pytest.raises(TableError, match="line 3: column 'country' has no value"):
+        read_rows(open_table(csv_file(tmp_path, "country,y\nNA,1\nNaN,2\n")), encoding, 9)
+    for nothing in ("", " ", None):
+        path = parquet_file(tmp_path, country=["NA", nothing], y=[1, 2])
+        with pytest.raises(TableError, match="row 2: column 'country' has no value"):
+            read(path, ["country"], ["y"])
+
+
+def test_numbers_as_text_in_parquet(tmp_path):
+    path = parquet_file(tmp_path, a=["1", " 2.5 ", "-3"], y=["1", "NaN", None])
+    encoding, data = read(path, ["a"], ["y"])
+    assert encoding.features[0].kind == "number"
+    np.testing.assert_array_equal(data.X[:, 0], [1, 2.5, -3])
+    np.testing.assert_array_equal(data.Y[:, 0], [1, np.nan, np.nan])
+
+
+@pytest.mark.parametrize("start", ["", "\n\n", "\ufeff\n"])
+@pytest.mark.parametrize("end", ["\n", "\r\n", "\r"])
+def test_an_empty_line_is_a_row_where_there_is_one_column(tmp_path, start, end):
+    path = csv_file(tmp_path, (start + "a\n1\n\n3\n").replace("\n", end))
+    table = open_table(path)
+    assert [cell for block in table.blocks(["a"]) for cell in block["a"].to_pylist()] == ["1", "", "3"]
+    lines = start.count("\n")
+    assert [table.place(row) for row in range(3)] == [f"line {lines + row}" for row in (2, 3, 4)]
+
+
+def test_an_empty_line_is_none_where_there_are_more_columns(tmp_path):
+    table = open_table(csv_file(tmp_path, "\n\na,b\n1,2\n\n3,4\n\n"))
+    assert [cell for block in table.blocks(["a"]) for cell in block["a"].to_pylist()] == ["1", "3"]
+    assert table.place(1) == "line 6"
+
+
 def test_parquet_types(tmp_path):
     path = parquet_file(
         tmp_path,
