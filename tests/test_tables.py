@@ -4,6 +4,7 @@ import csv
 import io
 import json
 import pathlib
+import re
 
 import numpy as np
 import pandas as pd
@@ -274,6 +275,95 @@ def test_an_unknown_category_is_named_with_the_known_ones(tmp_path):
     table = open_table(csv_file(tmp_path, "a,y\nred,2\ngreen,2\n"))
     with pytest.raises(TableError, match=r"line 3: column 'a' must be one of 'blue', 'red', .* it is 'green'"):
         read_rows(table, encoding, 9)
+
+
+def column_of(*cells):
+    """A table with these cells and a target, as CSV."""
+    buffer = io.StringIO()
+    csv.writer(buffer, lineterminator="\n").writerows([("a", "y"), *((cell, i) for i, cell in enumerate(cells))])
+    return buffer.getvalue()
+
+
+AGES = [str(age) for age in range(21, 61)]
+SPELLINGS = ["1,5", "17,674", "17,674.5", "1.234,5", "1.234.567", "3.1%", "5 %", "0x1f", "1_000", "−2", "17\u202f674", "$5"]
+
+
+@pytest.mark.parametrize("marker", ["?", "-", "--", "n/a", "N.A.", "unknown", ".", "missing", "#N/A", "#DIV/0!"])
+@pytest.mark.parametrize("numbers", [AGES, ["1", "2", "3"] * 9, ["7"]])
+def test_numbers_with_a_marker_of_missing_values_are_no_categories(tmp_path, numbers, marker):
+    path = csv_file(tmp_path, column_of(*numbers, *[marker] * max(1, len(numbers) // 4)))
+    found = f"table.csv: column 'a' holds numbers and text (line {len(numbers) + 2} has {marker!r}), which looks like "
+    with pytest.raises(TableError, match=re.escape(found) + "a missing value; .* fill it in, .* or --exclude"):
+        read(path, ["a"], ["y"])
+    with pytest.raises(TableError, match=f"'a' must hold numbers.*{re.escape(marker)}.* leave a cell .* empty"):
+        read(path, ["y"], ["a"])
+
+
+@pytest.mark.parametrize("spelled", SPELLINGS)
+@pytest.mark.parametrize("others", [[], ["2"], AGES, ["?"]])
+def test_numbers_that_are_spelled_otherwise_are_no_categories(tmp_path, spelled, others):
+    path = csv_file(tmp_path, column_of(spelled, *others))
+    with pytest.raises(TableError, match=f"{re.escape(f'line 2 has {spelled!r}')}.*; write numbers like -1234.5"):
+        read(path, ["a"], ["y"])
+    with pytest.raises(TableError, match=r"'a' must hold numbers.*; write numbers like -1234\.5"):
+        read(path, ["y"], ["a"])
+
+
+@pytest.mark.parametrize(
+    "cells",
+    [
+        [*AGES, *["adult"] * 10],  # many numbers
+        [*AGES, *["adult"] * 400],  # few of the cells, but nearly all different ones
+        ["1", "2"] * 20 + ["tow"],  # a slip
+        ["NA", "1", "2"],  # in Parquet only
+    ],
+)
+def test_words_among_numbers_are_no_categories(tmp_path, cells):
+    with pytest.raises(TableError, match="column 'a' holds numbers and text"):
+        read(parquet_file(tmp_path, a=cells, y=np.arange(len(cells))), ["a"], ["y"])
+
+
+@pytest.mark.parametrize(
+    ("cells", "warns"),
+    [
+        (["S", "M", "L", "38", "40"] * 4, False),
+        (["S", "M", "L", "38", "40", "40", "38"] * 4, True),
+        (["1", "2", "3"] * 9 + ["attic"] * 2, True),
+        (["1", "2", "attic"], True),
+        (["clay", "sand", "loam", "12", "?"] * 9, False),
+        (["-", "+", "++"] * 9, False),
+        (["1st", "2nd", "3rd"] * 9, False),
+        (["1-2", "3-5", "6+"] * 9, False),
+        (["1.2.3", "1.2.4"] * 9, False),
+        (["u", *AGES[:10], *["v", "w"] * 30], True),
+        (["yes", "no", "unknown"], False),
+        (["u", "v", *(f"word {i}" for i in range(18))], False),  # too few rows to tell
+        ([f"word {i % 30}" for i in range(60)], False),
+    ],
+)
+def test_categories_may_be_numbers(tmp_path, cells, warns):
+    path = csv_file(tmp_path, column_of(*cells))
+    if warns:
+        message = f"column 'a' holds numbers and text .*: each of its {len(set(cells))} different values becomes a cat"
+        with pytest.warns(UserWarning, match=message):
+            encoding, _ = read(path, ["a"], ["y"])
+    else:
+        encoding, _ = read(path, ["a"], ["y"])
+    assert encoding.features[0].categories == tuple(sorted(set(cells)))
+
+
+def test_numbers_that_are_categories_by_their_type(tmp_path):
+    path = parquet_file(tmp_path, a=pa.array([*AGES, *AGES, "?"]).dictionary_encode(), y=np.arange(81))
+    encoding, _ = read(path, ["a"], ["y"])
+    assert encoding.features[0].categories == tuple(sorted(["?", *AGES]))
+
+
+@pytest.mark.parametrize("encode", [lambda column: column, pa.Array.dictionary_encode])
+def test_a_text_for_each_row_is_no_category(tmp_path, encode):
+    names = pa.array([f"r{i}" for i in range(21)] + ["u"] * 20)
+    path = parquet_file(tmp_path, a=encode(names), y=np.arange(41))
+    with pytest.raises(TableError, match=r"'a' holds names or remarks \(row 1 has 'r0'\): most rows .*; exclude"):
+        read(path, ["a"], ["y"])
 
 
 def test_control_characters_do_not_reach_the_terminal(tmp_path):
