@@ -14,7 +14,6 @@ from mder_jax._encoding import (
     REMEDY,
     Column,
     Encoding,
-    Rows,
     as_numpy,
     booleans_of,
     checked_type,
@@ -30,7 +29,7 @@ FEW_NUMBERS = 10  # so many different ones may be names of categories, such as s
 SLIPS = 0.1  # of the cells at most are text by mistake
 FEW_ROWS = 20  # of which each may have a text of its own
 
-# What a person reads as a number and `NUMBER` does not: 1,5 and 17,674.5 and 1.234,5 and 1_000 and 3.1 % and $5 and 0x1f and −2.
+# What a person reads as a number and `NUMBER` does not: 1,5  17,674.5  1.234,5  1_000  3.1 %  $5  0x1f  −2
 _GROUPED = r"\d{1,3}([,._'’ \x{a0}\x{2009}\x{202f}]\d{3})+([.,]\d+)?"
 _DECIMAL = r"(\d+[.,]?\d*|[.,]\d+)([eE][+\-−]?\d+)?"
 _BLANK = r"[\s\x{a0}\x{202f}]?"
@@ -193,18 +192,30 @@ def _hint(survey: _Survey, for_marker: str, for_word: str) -> str:
     return f", which looks like a missing value; {for_marker}" if _matches(first, MARKER) else for_word
 
 
-def check_training(table: Table, encoding: Encoding, data: Rows) -> list[str]:
-    """Raise if nothing can be learnt from these rows; the names of features that are the same in all of them."""
+def check_targets(table: Table, encoding: Encoding, Y: np.ndarray, which: str = "") -> None:
+    """Raise if nothing can be learnt from these rows, each of which has a target.
+
+    Args:
+      table: they come from.
+      encoding: names the targets.
+      Y: (N, n).
+      which: rows of the table these are, for the message, if not all.
+    """
     n = len(encoding.targets)
-    if len(data.Y) <= n:
-        rows = "1 row is" if len(data.Y) == 1 else f"{len(data.Y)} rows are"
+    start, known = f"{table.path}: target", ~np.isnan(Y)
+    for target in np.flatnonzero(~known.any(axis=0)):
+        raise TableError(f"{start} {quoted(encoding.target_names[target])} has no value in any row{which}")
+    if len(Y) <= n:
+        rows = f"1 row with a target{which} is" if len(Y) == 1 else f"{len(Y)} rows with a target{which} are"
         raise TableError(f"{table.path}: {rows} too few for {n} target{'s' * (n > 1)}; at least {n + 1} are needed")
-    for name, values in zip(encoding.target_names, data.Y.T, strict=True):
-        known = values[~np.isnan(values)]
-        if not known.size:
-            raise TableError(f"{table.path}: target {quoted(name)} has no value in any row")
-        if known.min() == known.max():
-            raise TableError(f"{table.path}: target {quoted(name)} is {known[0]:g} in every row; nothing to learn")
-    same = data.X.min(axis=0) == data.X.max(axis=0)
+    for name, values in zip(encoding.target_names, Y.T, strict=True):
+        low, high = np.nanmin(values), np.nanmax(values)
+        if low == high:
+            raise TableError(f"{start} {quoted(name)} is {low:g} in every row{which}; nothing to learn")
+
+
+def constant_features(encoding: Encoding, X: np.ndarray) -> list[str]:
+    """The names of columns that are the same in all rows of X, (N, d)."""
+    same = X.min(axis=0) == X.max(axis=0)
     owners = [column.name for column in encoding.features for _ in range(column.width)]
     return [name for name, constant in zip(owners, same, strict=True) if constant]

@@ -14,9 +14,9 @@ import pytest
 from hypothesis import given, settings, strategies as st
 
 from mder_jax import _tables
-from mder_jax._encoding import Column, Encoding, Rows, prediction_columns, prediction_names, read_rows
+from mder_jax._encoding import Column, Encoding, check_features, prediction_columns, prediction_names, read_rows
 from mder_jax._files import draft, write_whole
-from mder_jax._survey import check_training, learn
+from mder_jax._survey import check_targets, constant_features, learn
 from mder_jax._tables import TableError, check_output, open_table, write_table
 
 
@@ -277,6 +277,20 @@ def test_an_unknown_category_is_named_with_the_known_ones(tmp_path):
         read_rows(table, encoding, 9)
 
 
+@pytest.mark.parametrize("ending", ["csv", "parquet"])
+def test_all_unknown_categories_of_a_table_are_counted(tmp_path, ending, monkeypatch):
+    monkeypatch.setattr(_tables, "ROWS", 4)
+    encoding = Encoding((Column("a", "category", ("red", "blue")),), ())
+    frame = pd.DataFrame({"a": ["red", "blue", "x", "red", "y", "x", "red", "green", "red"] * 2})
+    getattr(frame, f"to_{ending}")(tmp_path / f"t.{ending}", index=False)
+    with pytest.raises(TableError, match=r"as in training \(8 rows are not: 'x', 'y', 'green'\); it is 'x'"):
+        check_features(open_table(tmp_path / f"t.{ending}"), encoding)
+    frame = pd.DataFrame({"a": [f"v{i}" for i in range(5000)]})
+    getattr(frame, f"to_{ending}")(tmp_path / f"t.{ending}", index=False)
+    with pytest.raises(TableError, match=r"\(5,000 rows are not: 'v0', .* 'v9' and others\); it is 'v0'"):
+        check_features(open_table(tmp_path / f"t.{ending}"), encoding)
+
+
 def column_of(*cells):
     """A table with these cells and a target, as CSV."""
     buffer = io.StringIO()
@@ -285,7 +299,20 @@ def column_of(*cells):
 
 
 AGES = [str(age) for age in range(21, 61)]
-SPELLINGS = ["1,5", "17,674", "17,674.5", "1.234,5", "1.234.567", "3.1%", "5 %", "0x1f", "1_000", "−2", "17\u202f674", "$5"]
+SPELLINGS = [
+    "1,5",
+    "17,674",
+    "17,674.5",
+    "1.234,5",
+    "1.234.567",
+    "3.1%",
+    "5 %",
+    "0x1f",
+    "1_000",
+    "−2",
+    "17\u202f674",
+    "$5",
+]
 
 
 @pytest.mark.parametrize("marker", ["?", "-", "--", "n/a", "N.A.", "unknown", ".", "missing", "#N/A", "#DIV/0!"])
@@ -382,28 +409,48 @@ def test_a_larger_table_is_represented_by_rows_drawn_evenly(tmp_path):
     assert np.abs(share - 0.1).max() < 4 * np.sqrt(0.1 * 0.9 / 5_000)
 
 
-def one_target(X, Y):
-    encoding = Encoding((Column("a", "number"), Column("b", "category", ("u",))), (Column("y", "number"),))
-    return encoding, Rows(np.float64(X), np.float64(Y), np.arange(len(X)))
+TWO_TARGETS = Encoding(
+    (Column("a", "number"), Column("b", "category", ("u",))), (Column("y", "number"), Column("z", "number"))
+)
 
 
 @pytest.mark.parametrize(
     ("Y", "message"),
     [
-        ([[1]], "1 row is too few for 1 target; at least 2 are needed"),
-        ([[np.nan]] * 3, "target 'y' has no value in any row"),
-        ([[4], [np.nan], [4]], "target 'y' is 4 in every row"),
+        ([[1, 2]], "1 row with a target that is left is too few for 2 targets; at least 3 are needed"),
+        ([[1, 2], [2, 3]], "2 rows with a target that is left are too few for 2 targets; at least 3 are needed"),
+        ([[1, np.nan]] * 3, "target 'z' has no value in any row that is left$"),
+        (np.empty((0, 2)), "target 'y' has no value in any row that is left$"),
+        ([[1, 4], [2, np.nan], [3, 4]], "target 'z' is 4 in every row that is left; nothing to learn"),
     ],
 )
 def test_targets_that_cannot_be_learnt(tmp_path, Y, message):
     table = open_table(csv_file(tmp_path, "a,y\n1,2\n"))
     with pytest.raises(TableError, match=message):
-        check_training(table, *one_target(np.arange(2.0 * len(Y)).reshape(-1, 2), Y))
+        check_targets(table, TWO_TARGETS, np.float64(Y), " that is left")
 
 
-def test_features_that_are_constant_are_named(tmp_path):
-    table = open_table(csv_file(tmp_path, "a,y\n1,2\n"))
-    assert check_training(table, *one_target([[1, 1], [2, 1]], [[1], [2]])) == ["b"]
+def test_features_that_are_constant_are_named():
+    assert constant_features(TWO_TARGETS, np.float64([[1, 1], [2, 1]])) == ["b"]
+
+
+def test_categories_that_no_row_has_are_not_known():
+    columns = (Column("a", "category", ("u", "v", "w")), Column("zero", "number"), Column("b", "category", ("p", "q")))
+    X = np.float64([[1, 0, 0, 0, 0, 1], [0, 0, 1, 0, 1, 0]])
+    known, kept = Encoding(columns, ()).known_in(X)
+    assert [column.categories for column in known.features] == [("u", "w"), (), ("p", "q")]
+    np.testing.assert_array_equal(kept, [True, False, True, True, True, True])
+
+
+def test_only_rows_with_a_target_are_drawn(tmp_path):
+    y = np.where(np.arange(40_000) % 4 == 0, np.arange(40_000.0), np.nan)
+    path = parquet_file(tmp_path, a=np.arange(40_000.0), y=y, z=np.full(40_000, np.nan))
+    encoding = Encoding((Column("a", "number"),), (Column("y", "number"), Column("z", "number")))
+    for most in (40_000, 10_000, 5_000):
+        data, rows = read_rows(open_table(path), encoding, most, with_target=True)
+        assert rows == 40_000 and len(np.unique(data.numbers)) == min(most, 10_000)
+        np.testing.assert_array_equal(data.X[:, 0], data.numbers)
+        np.testing.assert_array_equal(data.Y[:, 0], data.numbers)
 
 
 def test_names_of_predictions_and_their_values():
