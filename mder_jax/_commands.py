@@ -3,7 +3,6 @@
 import argparse
 import contextlib
 import filecmp
-import os
 import pathlib
 import shutil
 import sys
@@ -119,15 +118,13 @@ def _features(table: Table, options: argparse.Namespace) -> list[str]:
 
 
 def _calibration_table(options: argparse.Namespace, features: list[str]) -> Table | None:
-    """The table that --calibrate names, if it does; it must not be the one to train on."""
+    """The table that --calibrate names, if it does; it must not be the one to train on, nor a copy."""
     if not isinstance(options.calibrate, pathlib.Path):
         return None
     other = _tables.open_table(options.calibrate)
-    if os.path.samefile(options.table, other.path) or filecmp.cmp(options.table, other.path, shallow=False):
-        same = (
-            f"--calibrate {other.path}: these are the rows to train on, which cannot tell how far predictions are off"
-        )
-        raise ValueError(f"{same}; give other rows, or a fraction such as 0.2")
+    if filecmp.cmp(options.table, other.path, shallow=False):
+        same = "these are the rows to train on, which cannot tell how far predictions are off"
+        raise ValueError(f"--calibrate {other.path}: {same}; give other rows, or a fraction such as 0.2")
     _tables.require_columns(other, [*features, *options.targets], "the table to train on")
     return other
 

@@ -170,7 +170,7 @@ def _refuse_or_warn_of_numbers(start: str, survey: _Survey, found: str) -> None:
     if survey.is_of_numbers():
         what = "numbers and text" if survey.numbers < survey.texts else "numbers that cannot be read"
         fill = "a feature needs a value in every row: fill it in, leave out the row, or --exclude the column"
-        other = "; write a number, or --exclude the column; in categories, put a letter before each number"
+        other = "; write a number, or --exclude the column; if these are categories, put a letter before each number"
         raise TableError(f"{start} holds {what}{found}{_hint(survey, fill, other)}")
     if survey.many_numbers():
         count = f"each of its {len(survey.counts)} different values becomes a category, the numbers too"

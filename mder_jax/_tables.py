@@ -66,11 +66,11 @@ class CsvTable:
         """These columns as text, at most `ROWS` rows at a time."""
         written = [self._written_as[name] for name in columns]
         as_text = dict.fromkeys(written, pa.string())
-        before = self._first_line - 1
+        options = pa.csv.ReadOptions(block_size=LONGEST_LINE, skip_rows=self._first_line - 1)
         try:
             reader = pa.csv.open_csv(
                 self.path,
-                read_options=pa.csv.ReadOptions(block_size=LONGEST_LINE, skip_rows=before),
+                read_options=options,
                 parse_options=pa.csv.ParseOptions(newlines_in_values=True, ignore_empty_lines=len(self._header) > 1),
                 convert_options=pa.csv.ConvertOptions(include_columns=written, column_types=as_text),
             )
