@@ -2,6 +2,7 @@
 
 import argparse
 import contextlib
+import filecmp
 import pathlib
 import shutil
 import sys
@@ -31,22 +32,20 @@ def train(options: argparse.Namespace) -> Result:
     """Table to model file."""
     start = time.monotonic()
     _tables.check_output(options.out, options.force)
-    table = _tables.open_table(options.table)
-    encoding, rows = _survey.learn(table, _features(table, options), options.targets)
-    data, held_out = _split(_encoding.read_rows(table, encoding, rows)[0], encoding, options)
-    for name in _survey.check_training(table, encoding, data):
-        warnings.warn(f"column {name!r} is the same in every row; nothing is learnt from it", stacklevel=1)
-    model = _estimator().MDERRegressor(**_settings(options))
+    encoding, data, held_out, without_target = _training_rows(options)
+    model, extra = _estimator().MDERRegressor(**_settings(options)), {"encoding": encoding.to_json()}
     with _checkpoint(options) as directory:
         model.fit(data.X, data.Y, checkpoint=directory)
+        _save(model, options.out, extra)  # before calibrating, which may fail
         if held_out is not None:
-            model.calibrate(held_out.X, held_out.Y)
-        _save(model, options.out, {"encoding": encoding.to_json()})
+            _calibrate(model, held_out, options.out)
+            _save(model, options.out, extra)
     missing = sum(int(np.isnan(part.Y).sum()) for part in (data, held_out) if part is not None)
     result = {
         "model": str(options.out),
         "members": model.members,
         "rows": len(data.X),
+        "rows_without_target": without_target,
         "calibration_rows": 0 if held_out is None else len(held_out.X),
         "calibration": None if held_out is None else _calibration(model),
         "features": [column.name for column in encoding.features],
@@ -54,10 +53,32 @@ def train(options: argparse.Namespace) -> Result:
         "missing_targets": missing,
         "seconds": round(time.monotonic() - start, 3),
     }
-    sizes = f"{model.members} members, {len(data.X):,} rows, {len(encoding.features)} features"
+    more = f" ({without_target:,} more have no target)" if without_target else ""
+    sizes = f"{model.members} members, {len(data.X):,} rows{more}, {len(encoding.features)} features"
     gaps = f" ({missing:,} values missing)" if missing else ""
     text = f"{options.out}: {sizes}, {len(encoding.targets)} targets{gaps}, {result['seconds']:.1f} s"
     return result, text if held_out is None else f"{text}\n{model.calibration_}"
+
+
+def _training_rows(options: argparse.Namespace) -> tuple[Encoding, Rows, Rows | None, int]:
+    """How columns become numbers, the rows to train on and to calibrate with, and how many rows have no target.
+
+    All that can be wrong with them is found here.
+    """
+    table = _tables.open_table(options.table)
+    features = _features(table, options)
+    other = _calibration_table(options, features)
+    encoding, rows = _survey.learn(table, features, options.targets)
+    with_target = _encoding.read_rows(table, encoding, rows, with_target=True)[0]
+    _survey.check_targets(table, encoding, with_target.Y)
+    data, held_out = _split(table, encoding, with_target, options)
+    encoding, data, held_out = _as_trained(table, encoding, data, held_out)
+    which = "" if len(data.X) == rows else " that is trained on"
+    for name in _survey.constant_features(encoding, data.X):
+        warnings.warn(f"column {name!r} is the same in every row{which}; nothing is learnt from it", stacklevel=1)
+    if other is not None:
+        held_out = _rows_to_calibrate_with(other, encoding, options)
+    return encoding, data, held_out, rows - len(with_target.X)
 
 
 def _save(model: Any, path: pathlib.Path, extra: dict[str, Any]) -> None:
@@ -68,6 +89,13 @@ def _save(model: Any, path: pathlib.Path, extra: dict[str, Any]) -> None:
         spare = pathlib.Path(tempfile.mkdtemp(prefix="mder-")) / path.name
         model.save(spare, extra)
         raise OSError(f"{path} could not be written ({error}); the trained model was saved as {spare}") from error
+
+
+def _calibrate(model: Any, held_out: Rows, path: pathlib.Path) -> None:
+    try:
+        model.calibrate(held_out.X, held_out.Y)
+    except ValueError as error:
+        raise ValueError(f"{error}; the trained model is in {path}, not calibrated") from error
 
 
 def _calibration(model: Any) -> dict[str, Any]:
@@ -89,17 +117,66 @@ def _features(table: Table, options: argparse.Namespace) -> list[str]:
     return features
 
 
-def _split(data: Rows, encoding: Encoding, options: argparse.Namespace) -> tuple[Rows, Rows | None]:
-    """The rows to train on, and those to calibrate with: none, a random part, or another table."""
-    if options.calibrate is None:
+def _calibration_table(options: argparse.Namespace, features: list[str]) -> Table | None:
+    """The table that --calibrate names, if it does; it must not be the one to train on, nor a copy."""
+    if not isinstance(options.calibrate, pathlib.Path):
+        return None
+    other = _tables.open_table(options.calibrate)
+    if filecmp.cmp(options.table, other.path, shallow=False):
+        same = "these are the rows to train on, which cannot tell how far predictions are off"
+        raise ValueError(f"--calibrate {other.path}: {same}; give other rows, or a fraction such as 0.2")
+    _tables.require_columns(other, [*features, *options.targets], "the table to train on")
+    return other
+
+
+def _rows_to_calibrate_with(table: Table, encoding: Encoding, options: argparse.Namespace) -> Rows:
+    rows = _encoding.read_rows(table, encoding, MOST_ROWS, options.seed, with_target=True)[0]
+    if not len(rows.Y):
+        targets = _tables.listed(encoding.target_names)
+        raise ValueError(f"{table.path}: no row has a value of {targets}, so that there is nothing to calibrate with")
+    return rows
+
+
+def _split(table: Table, encoding: Encoding, data: Rows, options: argparse.Namespace) -> tuple[Rows, Rows | None]:
+    """The rows to train on, and those to calibrate with if a fraction of them is, drawn at random."""
+    if not isinstance(options.calibrate, float):
         return data, None
-    if isinstance(options.calibrate, pathlib.Path):
-        other = _tables.open_table(options.calibrate)
-        return data, _encoding.read_rows(other, encoding, MOST_ROWS, options.seed)[0]
     held_out = np.zeros(len(data.X), bool)
     size = max(1, round(options.calibrate * len(held_out)))
     held_out[np.random.default_rng(options.seed).permutation(len(held_out))[:size]] = True
+    _survey.check_targets(table, encoding, data.Y[~held_out], f" that --calibrate {options.calibrate:g} leaves")
     return Rows(*(values[~held_out] for values in data)), Rows(*(values[held_out] for values in data))
+
+
+def _as_trained(
+    table: Table, encoding: Encoding, data: Rows, held_out: Rows | None
+) -> tuple[Encoding, Rows, Rows | None]:
+    """The encoding without categories that are not trained on, and the rows in it.
+
+    Calibration rows with such a category are left out. `predict` refuses it, so those that remain are like the rows
+    that it takes; to train on some of them instead would make the others unlike.
+    """
+    known, kept = encoding.known_in(data.X)
+    if kept.all():
+        return encoding, data, held_out
+    for before, after in zip(encoding.features, known.features, strict=True):
+        lost = [category for category in before.categories if category not in after.categories]
+        if lost:
+            where = f"is {_tables.listed(lost)} only in rows that are not trained on"
+            warnings.warn(f"column {before.name!r} {where}; mder predict will refuse such rows", stacklevel=2)
+    if held_out is not None:
+        held_out = _with_known_categories(table, held_out, kept)
+    return known, data._replace(X=data.X[:, kept]), held_out
+
+
+def _with_known_categories(table: Table, rows: Rows, kept: np.ndarray) -> Rows:
+    unknown = np.asarray(rows.X[:, ~kept].any(axis=1))
+    if unknown.all():
+        raise ValueError(f"{table.path}: each row held out to calibrate has a category that no other row has")
+    if unknown.any():
+        count = f"{unknown.sum():,} of {len(unknown):,} rows held out to calibrate"
+        warnings.warn(f"{count} are left out: they have a category that is not trained on", stacklevel=3)
+    return Rows(rows.X[~unknown][:, kept], rows.Y[~unknown], rows.numbers[~unknown])
 
 
 def _estimator() -> Any:
@@ -138,10 +215,11 @@ def _checkpoint(options: argparse.Namespace) -> Iterator[pathlib.Path]:
         yield directory
     except KeyboardInterrupt:
         if directory.exists():
-            raise KeyboardInterrupt(f"interrupted; the same command goes on from {directory}") from None
+            again = "the same command, with --force," if options.out.exists() else "the same command"
+            raise KeyboardInterrupt(f"interrupted; {again} goes on from {directory}") from None
         raise
     except ValueError as error:
-        if own and not before:
+        if own and not before and not any(path.name.isdigit() for path in directory.glob("*")):
             shutil.rmtree(directory, ignore_errors=True)
         if str(directory) in str(error):
             raise ValueError(f"{error}\nRemove {directory} to start anew.") from error
@@ -163,6 +241,7 @@ def predict(options: argparse.Namespace) -> Result:
     clash = [name for name in options.keep if name in names]
     if clash:
         raise ValueError(f"--keep {clash[0]}: the predictions have a column of this name")
+    _encoding.check_features(table, encoding)  # a bad row is found before anything is predicted
     batches = _predictions(model, encoding, table, options)
     rows = _tables.write_table(options.out, _counted(batches) if _shows_progress(options) else batches)
     result = {"predictions": str(options.out), "rows": rows, "columns": [*options.keep, *names]}
@@ -252,16 +331,22 @@ def _write_page(
 
 
 def _interval_coverage(Y: np.ndarray, lower: np.ndarray, upper: np.ndarray) -> dict[str, np.ndarray]:
-    """How often each target lies in the interval that `predict` writes, and its binomial standard error, (n,) each."""
+    """How often each target lies in the interval that `predict` writes, and its binomial standard error, (n,) each.
+
+    NaN for a target that is in no row.
+    """
     known = ~np.isnan(Y)
-    size = np.maximum(known.sum(axis=0), 1)
+    size = np.where(known.any(axis=0), known.sum(axis=0), np.nan)
     share = np.sum((lower <= Y) & (upper >= Y), axis=0) / size
     return {"coverage": share, "standard_error": np.sqrt(share * (1 - share) / size)}
 
 
 def _coverage_line(encoding: Encoding, intervals: dict[str, np.ndarray], coverage: str) -> str:
     shares = zip(encoding.target_names, intervals["coverage"], intervals["standard_error"], strict=True)
-    each = ", ".join(f"{name} {share:.3f} ± {error:.3f}" for name, share, error in shares)
+    each = ", ".join(
+        f"{name} not observed" if np.isnan(share) else f"{name} {share:.3f} ± {error:.3f}"
+        for name, share, error in shares
+    )
     return f"inside the intervals of mder predict at {coverage}: {each}"
 
 

@@ -14,8 +14,8 @@ import pyarrow.compute as pc
 
 from mder_jax._tables import Table, TableError, listed, quoted, require_columns
 
-MISSING = pa.array(["", "NA", "na", "NaN", "nan", "NAN", "null", "Null", "NULL"])
-NUMBER = r"^[+-]?(\d+\.?\d*|\.\d+)([eE][+-]?\d+)?$|^[+-]?(?i:inf(inity)?)$"
+NUMBER = r"^[+-]?(\d+\.?\d*|\.\d+)([eE][+-]?\d+)?$|^[+-]?(?i:inf(inity)?|nan)$"
+MOST_LISTED = 10  # unknown categories in a message
 REMEDY = "exclude the column or turn it into numbers"
 
 
@@ -59,6 +59,19 @@ class Encoding(NamedTuple):
         """Names of the targets."""
         return [column.name for column in self.targets]
 
+    def known_in(self, X: np.ndarray) -> tuple["Encoding", np.ndarray]:
+        """The same without the categories that no row of X, (N, d), has; and which columns of X it keeps, (d,)."""
+        used, at, features = np.asarray(X.any(axis=0)), 0, []
+        for column in self.features:
+            if column.kind == "category":
+                known = tuple(itertools.compress(column.categories, used[at:]))
+                features.append(column._replace(categories=known))
+            else:
+                used[at] = True
+                features.append(column)
+            at += column.width
+        return self._replace(features=tuple(features)), used
+
     def to_json(self) -> dict[str, Any]:
         """As what JSON can hold."""
         return {part: [column._asdict() for column in getattr(self, part)] for part in self._fields}
@@ -98,10 +111,17 @@ def is_text(kind: pa.DataType) -> bool:
     return pa.types.is_dictionary(kind) or pa.types.is_string(kind) or pa.types.is_large_string(kind)
 
 
-def text_of(values: pa.Array) -> pa.Array:
-    """Cells as text without blanks around it; null where they are missing."""
+def text_of(table: Table, values: pa.Array, categories: Sequence[str] = ()) -> pa.Array:
+    """Cells as text without blanks around it; null where they are missing.
+
+    Args:
+      table: they come from.
+      values: cells of a column.
+      categories: texts that are values here, also those, such as NA, which a CSV file has for missing ones.
+    """
     text = pc.utf8_trim_whitespace(pc.cast(values, pa.string()))
-    return pc.if_else(pc.is_in(text, MISSING), None, text)
+    missing = [word for word in table.missing if word not in categories]
+    return pc.if_else(pc.is_in(text, pa.array(missing, pa.string())), None, text)
 
 
 def numbers_of(text: pa.Array) -> pa.Array:
@@ -156,7 +176,7 @@ class _Cells(NamedTuple):
         return found
 
     def _parsed(self) -> pa.Array:
-        text = text_of(self.values)
+        text = text_of(self.table, self.values)
         numbers = numbers_of(text)
         if self.column.kind == "boolean":
             numbers = pc.coalesce(booleans_of(text), numbers)
@@ -166,12 +186,29 @@ class _Cells(NamedTuple):
 
     def _one_hot(self) -> np.ndarray:
         checked_type(self.table, pa.field(self.column.name, self.values.type))
-        text = text_of(self.values)
-        self._refuse_missing(as_numpy(text.is_null()))
         known = self.column.categories
+        text = text_of(self.table, self.values, known)
+        self._refuse_missing(as_numpy(text.is_null()))
         place = pc.index_in(text, pa.array(known, pa.string()))
-        self._refuse(as_numpy(place.is_null()), f"must be one of {listed(known)}, as in training; it is")
+        unknown = as_numpy(place.is_null())
+        if unknown.any():
+            self._refuse(unknown, f"must be one of {listed(known)}, as in training{self._all_unknown()}; it is")
         return as_numpy(place)[:, None] == np.arange(len(known))
+
+    def _all_unknown(self) -> str:
+        """How many rows of the whole table have an unknown category, if more than one, and which."""
+        known, rows = pa.array(self.column.categories, pa.string()), 0
+        values: dict[str, None] = {}
+        for block in self.table.blocks([self.column.name]):
+            text = text_of(self.table, block[self.column.name], self.column.categories).drop_null()
+            other = text.filter(pc.invert(pc.is_in(text, known)))
+            rows += len(other)
+            if len(values) <= MOST_LISTED:
+                values |= dict.fromkeys(other.unique().to_pylist())
+        few = ", ".join(map(quoted, itertools.islice(values, MOST_LISTED)))
+        return (
+            f" ({rows:,} rows are not: {few}{' and others' if len(values) > MOST_LISTED else ''})" if rows > 1 else ""
+        )
 
     def _refuse_missing(self, missing: np.ndarray) -> None:
         if missing.any():
@@ -221,26 +258,44 @@ class Rows(NamedTuple):
     numbers: np.ndarray
 
 
-def read_rows(table: Table, encoding: Encoding, most: int, seed: int = 0) -> tuple[Rows, int]:
-    """The rows of a table in their order, or so many drawn at random if there are more; and how many there are.
+def check_features(table: Table, encoding: Encoding) -> None:
+    """Raise if a row of the table cannot be predicted from."""
+    row = 0
+    for block in table.blocks([column.name for column in encoding.features]):
+        features_of(table, encoding, block, row)
+        row += block.num_rows
+
+
+def read_rows(
+    table: Table, encoding: Encoding, most: int, seed: int = 0, with_target: bool = False
+) -> tuple[Rows, int]:
+    """The rows of a table in their order, or so many drawn at random if there are more; and how many it has.
 
     A table is read once and only what is returned is held.
+
+    Args:
+      table: to read.
+      encoding: how.
+      most: rows to return.
+      seed: of the draw.
+      with_target: only rows in which at least one target has a value.
     """
     names = [column.name for column in (*encoding.features, *encoding.targets)]
     require_columns(table, names, "the model")
     rng = np.random.default_rng(seed)
     X, Y = np.empty((most, encoding.width)), np.empty((most, len(encoding.targets)))
-    numbers, rows = np.empty(most, np.int64), 0
+    numbers, rows, candidates = np.empty(most, np.int64), 0, 0
     for block in table.blocks(names):
-        number = np.arange(rows, rows + block.num_rows)
+        x, y = (read(table, encoding, block, rows) for read in (features_of, targets_of))
+        chosen = np.flatnonzero(~np.isnan(y).all(axis=1)) if with_target else np.arange(len(y))
+        number = np.arange(candidates, candidates + len(chosen))
         # Row i takes one of i + 1 places; those beyond `most` do not exist. So each row is kept with equal chance.
         place = np.where(number < most, number, rng.integers(0, number + 1))
-        kept = place < most
-        X[place[kept]] = features_of(table, encoding, block, rows)[kept]
-        Y[place[kept]] = targets_of(table, encoding, block, rows)[kept]
-        numbers[place[kept]] = number[kept]
+        place, chosen = place[place < most], chosen[place < most]
+        X[place], Y[place], numbers[place] = x[chosen], y[chosen], rows + chosen
         rows += block.num_rows
-    size = min(rows, most)
+        candidates += len(number)
+    size = min(candidates, most)
     return Rows(X[:size], Y[:size], numbers[:size]), rows
 
 

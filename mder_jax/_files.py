@@ -13,8 +13,10 @@ DRAFT = ".draft-"
 def draft(path: pathlib.Path) -> Iterator[pathlib.Path]:
     """A name beside the path to write to: in the end it takes the path's place, after an error it is removed.
 
-    An error of the system that does not name a file, such as a full disk, then names this one.
+    A symbolic link stays, and the file it points to is replaced or made. An error of the system that does not name a
+    file, such as a full disk, then names this one.
     """
+    path = behind_links(path)
     beside = path.with_name(f"{DRAFT}{secrets.token_hex(4)}{path.suffix}")
     try:
         yield beside
@@ -27,6 +29,11 @@ def draft(path: pathlib.Path) -> Iterator[pathlib.Path]:
         raise
     finally:
         beside.unlink(missing_ok=True)
+
+
+def behind_links(path: pathlib.Path) -> pathlib.Path:
+    """The file that a symbolic link points to, which need not be there; any other path as it is."""
+    return pathlib.Path(os.path.realpath(path)) if path.is_symlink() else path
 
 
 def as_path(path: str | pathlib.Path) -> pathlib.Path:

@@ -12,7 +12,7 @@ import pyarrow as pa
 import pyarrow.csv
 import pyarrow.parquet
 
-from mder_jax._files import draft
+from mder_jax._files import behind_links, draft
 
 ROWS = 1 << 14  # of a block at most
 LONGEST_LINE = 1 << 20  # bytes; pyarrow reads a CSV in pieces of this size, and a line has to fit into one
@@ -46,14 +46,18 @@ def open_table(path: str | pathlib.Path) -> "CsvTable | ParquetTable":
 class CsvTable:
     """A CSV file. All cells are text here: what they mean is for the encoding to say.
 
+    An empty line is no row, unless there is only one column: then it is a row whose cell is empty.
+
     Args:
       path: the file.
     """
 
+    missing = ("", "NA", "na", "NaN", "nan", "NAN", "null", "Null", "NULL")  # cells without a value
+
     def __init__(self, path: pathlib.Path) -> None:
         self.path = path
         self._refuse_what_is_no_text()
-        self._header = next(self._records(), (1, []))[1]
+        self._first_line, self._header = next(self._records(), (1, []))
         stripped = [name.strip() for name in self._header]
         self.names = _checked_names(path, stripped)
         self._written_as = dict(zip(stripped, self._header, strict=True))
@@ -62,11 +66,12 @@ class CsvTable:
         """These columns as text, at most `ROWS` rows at a time."""
         written = [self._written_as[name] for name in columns]
         as_text = dict.fromkeys(written, pa.string())
+        options = pa.csv.ReadOptions(block_size=LONGEST_LINE, skip_rows=self._first_line - 1)
         try:
             reader = pa.csv.open_csv(
                 self.path,
-                read_options=pa.csv.ReadOptions(block_size=LONGEST_LINE),
-                parse_options=pa.csv.ParseOptions(newlines_in_values=True),
+                read_options=options,
+                parse_options=pa.csv.ParseOptions(newlines_in_values=True, ignore_empty_lines=len(self._header) > 1),
                 convert_options=pa.csv.ConvertOptions(include_columns=written, column_types=as_text),
             )
             yield from _in_blocks(self.path, (batch.rename_columns(list(columns)) for batch in reader))
@@ -97,13 +102,14 @@ class CsvTable:
             raise TableError(f"{self.path}, line 1: not text in UTF-8; save the file so")
 
     def _records(self) -> Iterator[tuple[int, list[str]]]:
-        """The line where it begins, and the fields, of every record; empty lines are none."""
+        """The line where it begins, and the fields, of every record, first the names of the columns."""
         with open(self.path, newline="", encoding="utf-8-sig", errors="replace") as file:
-            reader, end = csv.reader(file), 0
+            reader, end, columns = csv.reader(file), 0, 0
             try:
                 for fields in reader:
-                    if fields:
-                        yield end + 1, fields
+                    if fields or columns == 1:
+                        yield end + 1, fields or [""]
+                    columns = columns or len(fields)
                     end = reader.line_num
             except csv.Error as error:
                 raise TableError(f"{self.path}, line {end + 1}: {error}") from error
@@ -131,6 +137,8 @@ class ParquetTable:
     Args:
       path: the file.
     """
+
+    missing = ("",)  # texts without a value, besides nulls
 
     def __init__(self, path: pathlib.Path) -> None:
         self.path = path
@@ -223,8 +231,9 @@ def check_output(path: pathlib.Path, force: bool) -> None:
         raise TableError(f"{path}: cannot be written, it is a folder")
     if path.exists() and not force:
         raise TableError(f"{path} exists already; give another name, or --force to overwrite it")
-    if not path.parent.is_dir():
-        raise TableError(f"{path}: cannot be written, there is no folder {path.parent}")
+    folder = behind_links(path).parent
+    if not folder.is_dir():
+        raise TableError(f"{path}: cannot be written, there is no folder {folder}")
     try:
         with draft(path) as probe:
             probe.touch()

@@ -161,7 +161,10 @@ def _add_train(command: argparse.ArgumentParser) -> None:
     command.add_argument("--validation", type=_fraction, metavar="FRACTION", help="rows held out to stop in time (0.1)")
     command.add_argument("--seed", type=_seed, default=0, metavar="S", help="of all that is random (0)")
     command.add_argument(
-        "--calibrate", type=_fraction_or_table, metavar="FRACTION|TABLE", help="rows to set the scale of the covariance"
+        "--calibrate",
+        type=_fraction_or_table,
+        metavar="FRACTION|TABLE",
+        help="rows to set the scale of covariances and intervals: so many of those with a target, or another table",
     )
     command.add_argument(
         "--checkpoint",

@@ -133,6 +133,7 @@ def test_training_again_gives_the_same_model_and_json(trained, run, tmp_path):
         "model": f"{tmp_path}/m.mder",
         "members": 2,
         "rows": 120,
+        "rows_without_target": 0,
         "calibration_rows": 0,
         "missing_targets": 18,
         "calibration": None,
@@ -160,13 +161,13 @@ def test_settings_reach_the_estimator(trained, run, tmp_path, monkeypatch):
     start = ["train", trained / "train.csv", "--targets", "a", "--exclude", "id", "--out", tmp_path / "m.mder"]
     assert run(*start)[0] == 1
     checkpoint = tmp_path / "m.mder.checkpoint"
-    assert seen == {"random_state": 0, "verbose": False, "rows": 120, "checkpoint": checkpoint}
+    assert seen == {"random_state": 0, "verbose": False, "rows": 102, "checkpoint": checkpoint}
     options = "--members 3 --hidden 7,5 --epochs 9 --learning-rate 0.01 --seed 4 --validation 0.3 --calibrate 0.25"
     code, _, error = run(*start, *options.split(), "--checkpoint", tmp_path / "here")
     assert (code, error) == (1, "mder: as far as it goes\n")
     given = {"members": 3, "hidden_layer_sizes": (7, 5), "max_iter": 9, "learning_rate_init": 0.01}
     given |= {"random_state": 4, "validation_fraction": 0.3, "verbose": False}
-    assert seen == given | {"rows": 90, "checkpoint": tmp_path / "here"}
+    assert seen == given | {"rows": 76, "checkpoint": tmp_path / "here"}
     assert names(tmp_path) == []
 
 
@@ -208,6 +209,8 @@ TABLES = {
     "two_rows.csv": "x,y,z\n1,2,3\n4,5,7\n",
     "twice.csv": "x,y,x\n1,2,3\n",
     "slip.csv": "x,y\n" + "1,2\n" * 15 + "n/a,3\n",
+    "ages.csv": "x,y\n" + "".join(f"{'?' if i % 5 == 0 else i},{i}\n" for i in range(60)),
+    "names.csv": "x,y\n" + "".join(f"n{i},{i}\n" for i in range(60)),
     "words.csv": "x,y\n1,two\n2,three\n",
     "infinite.csv": "x,y\n1,2\ninf,3\n4,5\n",
     "unknown.csv": "x,y\n1,\n2,NA\n3,NaN\n",
@@ -226,8 +229,8 @@ TABLES = {
 BAD_TRAINING = [
     ("empty.csv", "y", 1, r"empty\.csv: the file is empty"),
     ("header.csv", "y", 1, r"header\.csv: the table has no rows"),
-    ("one_row.csv", "y", 1, r"one_row\.csv: 1 row is too few for 1 target; at least 2 are needed"),
-    ("two_rows.csv", "y,z", 1, r"2 rows are too few for 2 targets; at least 3 are needed"),
+    ("one_row.csv", "y", 1, r"one_row\.csv: 1 row with a target is too few for 1 target; at least 2 are needed"),
+    ("two_rows.csv", "y,z", 1, r"2 rows with a target are too few for 2 targets; at least 3 are needed"),
     ("good.csv", "Y1", 1, r"no column 'Y1' \(did you mean 'y'\?\), named in --targets; its columns are 'x', 'y', 'z'"),
     ("good.csv", "price", 1, r"no column 'price', named in --targets; its columns are 'x', 'y', 'z'"),
     ("good.csv", "y,y", 2, r"argument --targets: 'y' is named twice"),
@@ -243,6 +246,10 @@ BAD_TRAINING = [
     ("good.csv", "y --calibrate 1.5", 2, r"--calibrate: expected a number between 0 and 1; got '1.5'"),
     ("good.csv", "y --seed -1", 2, r"--seed: expected a whole number from 0 to 4294967295; got '-1'"),
     ("good.csv", "y --calibrate no.csv", 1, r"no\.csv: there is no such file"),
+    ("good.csv", "y --calibrate 0.99", 1, r"target 'y' has no value in any row that --calibrate 0\.99 leaves"),
+    ("good.csv", "y --calibrate 0.9", 1, r"1 row with a target that --calibrate 0\.9 leaves is too few for 1 target"),
+    ("ages.csv", "y", 1, r"ages\.csv: column 'x' holds numbers and text \(line 2 has '\?'\), .*; .* or --exclude"),
+    ("names.csv", "y", 1, r"names\.csv: column 'x' holds names or remarks \(line 2 has 'n0'\): .*; exclude"),
     ("twice.csv", "y", 1, r"2 columns are named 'x'"),
     ("slip.csv", "y", 1, r"column 'x' holds numbers and text \(line 17 has 'n/a'\)"),
     ("words.csv", "y", 1, r"target 'y' must hold numbers \(line 2 has 'two'\)"),
@@ -276,6 +283,179 @@ def check(result, code, message):
     assert (got, said) == (code, ""), error
     assert re.search(message, error), error
     assert "Traceback" not in error and (code == 2 or error.count("\n") == 1)
+
+
+class Recorder:
+    """Stands for the estimator: what it was given, and what was on disk when."""
+
+    members = 1
+    calibration_ = None
+
+    def __init__(self, **settings):
+        self.saved = []
+
+    def fit(self, X, Y, checkpoint):
+        Recorder.last, self.fitted, self.encoding = self, (X, Y), None
+        (checkpoint / "5").mkdir(parents=True)
+
+    def calibrate(self, X, Y):
+        self.calibrated = X, Y
+        self.calibration_ = SimpleNamespace(fit={}, checks=[])
+
+    def save(self, path, extra):
+        self.encoding = extra["encoding"]
+        self.saved.append(self.calibration_ is not None)
+        path.write_text("the model")
+
+
+@pytest.fixture
+def recorder(monkeypatch):
+    monkeypatch.setattr("mder_jax.estimator.MDERRegressor", Recorder)
+    return Recorder
+
+
+def test_the_model_is_saved_before_it_is_calibrated_and_again_after(trained, run, tmp_path, recorder):
+    arguments = [trained / "train.csv", "--targets", "a,b", "--exclude", "id", "--out", tmp_path / "m.mder"]
+    assert run("train", *arguments, "--calibrate", "0.2", "--quiet")[0] == 0
+    assert recorder.last.saved == [False, True] and names(tmp_path) == ["m.mder"]
+
+
+@pytest.mark.parametrize(
+    ("error", "code", "message"),
+    [
+        (ValueError("no maximum"), 1, r"no maximum; the trained model is in .*m\.mder, not calibrated$"),
+        (KeyboardInterrupt(), 130, r"interrupted; the same command, with --force, goes on from .*m\.mder\.checkpoint$"),
+        (OSError("no disk"), 1, "no disk$"),
+    ],
+)
+def test_what_was_trained_outlives_a_calibration_that_fails(
+    trained, run, tmp_path, recorder, monkeypatch, error, code, message
+):
+    def fail(self, X, Y):
+        raise error
+
+    monkeypatch.setattr(recorder, "calibrate", fail)
+    arguments = [trained / "train.csv", "--targets", "a,b", "--exclude", "id", "--out", tmp_path / "m.mder"]
+    check(run("train", *arguments, "--calibrate", "0.2"), code, message)
+    assert (tmp_path / "m.mder").read_text() == "the model" and names(tmp_path) == ["m.mder", "m.mder.checkpoint"]
+
+
+def test_a_checkpoint_outlives_a_training_that_fails(trained, run, tmp_path, recorder, monkeypatch):
+    def fail(self, X, Y, checkpoint):
+        (checkpoint / "5").mkdir(parents=True)
+        raise ValueError("no loss is finite")
+
+    monkeypatch.setattr(recorder, "fit", fail)
+    arguments = [trained / "train.csv", "--targets", "a,b", "--exclude", "id", "--out", tmp_path / "m.mder"]
+    check(run("train", *arguments), 1, "no loss is finite")
+    assert names(tmp_path) == ["m.mder.checkpoint"]
+
+
+def never(*_, **__):
+    raise AssertionError("nothing must be trained")
+
+
+@pytest.mark.parametrize(
+    ("content", "message"),
+    [
+        ("x,y\n1,\n2,NA\n", r"other\.csv: no row has a value of 'y', so that there is nothing to calibrate with"),
+        ("x,z\n1,2\n", r"other\.csv has no column 'y', named in the table to train on; its columns are 'x', 'z'"),
+        ("x,y\nlow,2\n", r"other\.csv, line 2: column 'x' must be a number; it is 'low'"),
+        (None, r"other\.csv: these are the rows to train on.*; give other rows, or a"),
+    ],
+)
+def test_a_table_that_cannot_calibrate_is_refused_before_training(run, tmp_path, monkeypatch, content, message):
+    monkeypatch.setattr("mder_jax.estimator.MDERRegressor.fit", never)
+    write(tmp_path, "good.csv")
+    (tmp_path / "other.csv").write_text(content or TABLES["good.csv"])
+    arguments = [tmp_path / "good.csv", "--targets", "y", "--features", "x", "--out", tmp_path / "m.mder"]
+    check(run("train", *arguments, "--calibrate", tmp_path / "other.csv"), 1, message)
+    assert names(tmp_path) == ["good.csv", "other.csv"]
+
+
+def test_the_training_table_does_not_calibrate_by_whatever_path(run, tmp_path, monkeypatch):
+    monkeypatch.setattr("mder_jax.estimator.MDERRegressor.fit", never)
+    write(tmp_path, "good.csv")
+    (tmp_path / "link.csv").symlink_to("good.csv")
+    (tmp_path / "hard.csv").hardlink_to(tmp_path / "good.csv")
+    start = ["train", tmp_path / "good.csv", "--targets", "y", "--out", tmp_path / "m.mder", "--calibrate"]
+    for path in ("good.csv", "link.csv", "hard.csv", f"../{tmp_path.name}/good.csv"):
+        check(
+            run(*start, tmp_path / path),
+            1,
+            "these are the rows to train on.*; give other rows, or a fraction such as 0.2",
+        )
+
+
+def test_rows_without_a_target_are_neither_trained_on_nor_calibrated_with(run, tmp_path, recorder):
+    lines = [f"{i},{i * i if i % 10 == 0 else ''}" for i in range(60)]
+    (tmp_path / "t.csv").write_text("\n".join(["x,y", *lines, ""]))
+    start = ["train", tmp_path / "t.csv", "--targets", "y", "--out", tmp_path / "m.mder", "--force"]
+    for seed in range(6):
+        result = json.loads(run(*start, "--calibrate", "0.34", "--seed", seed, "--json")[1])
+        counts = [result[name] for name in ("rows", "rows_without_target", "calibration_rows", "missing_targets")]
+        assert counts == [4, 54, 2, 0]
+        rows = [np.vstack([recorder.last.fitted[i], recorder.last.calibrated[i]])[:, 0] for i in (0, 1)]
+        assert sorted(rows[0]) == [0, 10, 20, 30, 40, 50] and (rows[0] ** 2 == rows[1]).all()
+    said = run(*start)[1]
+    assert ": 1 members, 6 rows (54 more have no target), 1 features, 1 targets, " in said
+
+
+def categories(recorder):
+    return recorder.last.encoding["features"][0]["categories"]
+
+
+def test_a_category_is_known_only_if_it_is_trained_on(run, tmp_path, recorder):
+    """Of 40 rows the draw of this seed holds out 12; they alone have the category 'rare', some of them."""
+    held_out = np.random.default_rng(0).permutation(40)[:12]
+    group = np.where(np.arange(40) % 2, "u", "v").astype(object)
+    group[held_out[:3]] = "rare"
+    table = pd.DataFrame({"c": group, "x": np.arange(40), "y": np.arange(40.0)})
+    table.to_csv(tmp_path / "t.csv", index=False)
+    start = ["train", tmp_path / "t.csv", "--targets", "y", "--json", "--force", "--out", tmp_path / "m.mder"]
+    code, said, error = run(*start, "--calibrate", "0.3")
+    assert code == 0 and error.splitlines() == [
+        "mder: warning: column 'c' is 'rare' only in rows that are not trained on; mder predict will refuse such rows",
+        "mder: warning: 3 of 12 rows held out to calibrate are left out: they have a category that is not trained on",
+    ]
+    assert (json.loads(said)["rows"], json.loads(said)["calibration_rows"]) == (28, 9)
+    assert categories(recorder) == ("u", "v") and recorder.last.fitted[0].shape == (28, 3)
+    X, Y = recorder.last.calibrated
+    np.testing.assert_array_equal(X[:, 2], Y[:, 0])
+    np.testing.assert_array_equal(X[:, 0], X[:, 2] % 2)
+    assert run(*start)[2] == "" and categories(recorder) == ("rare", "u", "v")
+
+
+def test_calibration_rows_of_which_none_can_be_read(run, tmp_path, monkeypatch):
+    monkeypatch.setattr("mder_jax.estimator.MDERRegressor.fit", never)
+    held_out = np.random.default_rng(0).permutation(40)[:12]
+    table = pd.DataFrame({"c": np.where(np.isin(np.arange(40), held_out), "late", "early"), "y": np.arange(40.0)})
+    table.to_csv(tmp_path / "t.csv", index=False)
+    arguments = [tmp_path / "t.csv", "--targets", "y", "--out", tmp_path / "m.mder", "--calibrate", "0.3"]
+    error = run("train", *arguments)[2]
+    assert error.endswith("t.csv: each row held out to calibrate has a category that no other row has\n")
+
+
+def test_a_column_that_is_the_same_only_in_rows_trained_on(run, tmp_path, recorder):
+    held_out = np.random.default_rng(0).permutation(40)[:12]
+    same = np.isin(np.arange(40), held_out[:2]).astype(int)
+    pd.DataFrame({"same": same, "x": np.arange(40), "y": np.arange(40.0)}).to_csv(tmp_path / "t.csv", index=False)
+    start = ["train", tmp_path / "t.csv", "--targets", "y", "--quiet", "--force", "--out", tmp_path / "m.mder"]
+    warning = "mder: warning: column 'same' is the same in every row that is trained on; nothing is learnt from it\n"
+    assert run(*start, "--calibrate", "0.3") == (0, "", warning)
+    assert run(*start) == (0, "", "")
+
+
+def test_a_category_of_rows_without_a_target_is_not_known(run, tmp_path, recorder):
+    table = pd.DataFrame({"c": ["u", "v"] * 9 + ["w"], "y": [*range(18), None]})
+    table.to_csv(tmp_path / "t.csv", index=False)
+    other = pd.DataFrame({"c": ["w", "u", "w"], "y": [1, 2, 3]})
+    other.to_csv(tmp_path / "o.csv", index=False)
+    start = ["train", tmp_path / "t.csv", "--targets", "y", "--quiet", "--out", tmp_path / "m.mder"]
+    code, _, error = run(*start, "--calibrate", tmp_path / "o.csv")
+    unknown = r"o\.csv, line 2: column 'c' must be one of 'u', 'v', as in training \(2 rows are not: 'w'\); it is 'w'"
+    assert code == 1 and re.search(unknown, error) and not (tmp_path / "m.mder").exists()
+    assert run(*start)[0] == 0 and categories(recorder) == ("u", "v")
 
 
 @pytest.mark.parametrize(("table", "options", "code", "message"), BAD_TRAINING)
@@ -322,6 +502,17 @@ def test_bad_tables_to_predict(trained, run, tmp_path, table, options, code, mes
     arguments = [trained / "model.mder", tmp_path / "t.csv", "-o", tmp_path / "out.csv", *options.split()]
     check(run("predict", *arguments), code, message)
     assert names(tmp_path) == ["t.csv"]
+
+
+def test_nothing_is_predicted_before_the_last_row_was_looked_at(trained, run, tmp_path, monkeypatch):
+    monkeypatch.setattr(_tables, "ROWS", 10)
+    monkeypatch.setattr("mder_jax.estimator.MDERRegressor.predict_interval", never)
+    table = pd.read_csv(trained / "test.csv")
+    table["group"] = [*table["group"][:-2], "q", "r"]
+    table.to_csv(tmp_path / "t.csv", index=False)
+    arguments = [trained / "model.mder", tmp_path / "t.csv", "-o", tmp_path / "out.csv"]
+    message = r"line 60: column 'group' must be one of 'u', 'v', as in training \(2 rows are not: 'q', 'r'\); it is 'q'"
+    check(run("predict", *arguments), 1, message)
 
 
 def test_a_bad_row_far_down_leaves_no_half_of_the_predictions(trained, run, tmp_path, monkeypatch):
@@ -550,6 +741,16 @@ def test_coverage_counts_what_predict_writes(trained, run, tmp_path, monkeypatch
         assert result["intervals"]["coverage"][j] == pytest.approx(share)
         error = np.sqrt(share * (1 - share) / known.sum())
         assert result["intervals"]["standard_error"][j] == pytest.approx(error)
+
+
+def test_a_target_that_was_never_observed_has_no_coverage(trained, run, tmp_path, monkeypatch):
+    monkeypatch.setattr("mder_jax.metrics.report", lambda y, *_: type("Scores", (dict,), {"_asdict": dict.copy})())
+    pd.read_csv(trained / "test.csv").assign(a=np.nan).to_csv(tmp_path / "t.csv", index=False)
+    start = ["evaluate", trained / "model.mder", tmp_path / "t.csv"]
+    intervals = json.loads(run(*start, "--json")[1])["intervals"]
+    assert intervals["coverage"][0] is intervals["standard_error"][0] is None
+    assert 0 < intervals["coverage"][1] <= 1
+    assert re.search(r"at 0\.9 \(.*\): a not observed, b \d\.\d{3} ± \d\.\d{3}$", run(*start)[1])
 
 
 @pytest.mark.slow

@@ -4,6 +4,7 @@ import csv
 import io
 import json
 import pathlib
+import re
 
 import numpy as np
 import pandas as pd
@@ -13,9 +14,9 @@ import pytest
 from hypothesis import given, settings, strategies as st
 
 from mder_jax import _tables
-from mder_jax._encoding import Column, Encoding, Rows, prediction_columns, prediction_names, read_rows
-from mder_jax._files import draft
-from mder_jax._survey import check_training, learn
+from mder_jax._encoding import Column, Encoding, check_features, prediction_columns, prediction_names, read_rows
+from mder_jax._files import draft, write_whole
+from mder_jax._survey import check_targets, constant_features, learn
 from mder_jax._tables import TableError, check_output, open_table, write_table
 
 
@@ -110,6 +111,57 @@ def test_a_boolean_column_reads_words_numbers_and_parquet(tmp_path):
     third = read_rows(open_table(parquet_file(tmp_path, f=[True, False], y=[1, 1])), encoding, 9)[0]
     for data in (first, second, third):
         np.testing.assert_array_equal(data.X, [[1], [0]])
+
+
+@pytest.mark.parametrize(("learnt", "later"), [("csv", "parquet"), ("parquet", "csv")])
+def test_booleans_of_either_format_are_read_from_the_other(tmp_path, learnt, later):
+    files = {
+        "csv": csv_file(tmp_path, "f,y\nTRUE,1\nfalse,0\ntrue,1\n"),
+        "parquet": parquet_file(tmp_path, f=[True, False, True], y=[True, False, True]),
+    }
+    encoding, first = read(files[learnt], ["f"], ["y"])
+    assert encoding.features[0].kind == "boolean"
+    second = read_rows(open_table(files[later]), encoding, 9)[0]
+    np.testing.assert_array_equal(first.X, second.X)
+    np.testing.assert_array_equal(first.Y, second.Y)
+
+
+def test_parquet_has_nulls_of_its_own_so_that_na_is_a_category_there(tmp_path):
+    path = parquet_file(tmp_path, country=["NA", "DE", "null", "NA"], y=[1, 2, 3, 4])
+    encoding, data = read(path, ["country"], ["y"])
+    assert encoding.features[0].categories == ("DE", "NA", "null")
+    same = csv_file(tmp_path, "country,y\nNA,1\nDE,2\nnull,3\n NA,4\n")
+    np.testing.assert_array_equal(read_rows(open_table(same), encoding, 9)[0].X, data.X)
+    with pytest.raises(TableError, match="line 3: column 'country' has no value"):
+        read_rows(open_table(csv_file(tmp_path, "country,y\nNA,1\nNaN,2\n")), encoding, 9)
+    for nothing in ("", " ", None):
+        path = parquet_file(tmp_path, country=["NA", nothing], y=[1, 2])
+        with pytest.raises(TableError, match="row 2: column 'country' has no value"):
+            read(path, ["country"], ["y"])
+
+
+def test_numbers_as_text_in_parquet(tmp_path):
+    path = parquet_file(tmp_path, a=["1", " 2.5 ", "-3"], y=["1", "NaN", None])
+    encoding, data = read(path, ["a"], ["y"])
+    assert encoding.features[0].kind == "number"
+    np.testing.assert_array_equal(data.X[:, 0], [1, 2.5, -3])
+    np.testing.assert_array_equal(data.Y[:, 0], [1, np.nan, np.nan])
+
+
+@pytest.mark.parametrize("start", ["", "\n\n", "\ufeff\n"])
+@pytest.mark.parametrize("end", ["\n", "\r\n", "\r"])
+def test_an_empty_line_is_a_row_where_there_is_one_column(tmp_path, start, end):
+    path = csv_file(tmp_path, (start + "a\n1\n\n3\n").replace("\n", end))
+    table = open_table(path)
+    assert [cell for block in table.blocks(["a"]) for cell in block["a"].to_pylist()] == ["1", "", "3"]
+    lines = start.count("\n")
+    assert [table.place(row) for row in range(3)] == [f"line {lines + row}" for row in (2, 3, 4)]
+
+
+def test_an_empty_line_is_none_where_there_are_more_columns(tmp_path):
+    table = open_table(csv_file(tmp_path, "\n\na,b\n1,2\n\n3,4\n\n"))
+    assert [cell for block in table.blocks(["a"]) for cell in block["a"].to_pylist()] == ["1", "3"]
+    assert table.place(1) == "line 6"
 
 
 def test_parquet_types(tmp_path):
@@ -225,6 +277,122 @@ def test_an_unknown_category_is_named_with_the_known_ones(tmp_path):
         read_rows(table, encoding, 9)
 
 
+@pytest.mark.parametrize("ending", ["csv", "parquet"])
+def test_all_unknown_categories_of_a_table_are_counted(tmp_path, ending, monkeypatch):
+    monkeypatch.setattr(_tables, "ROWS", 4)
+    encoding = Encoding((Column("a", "category", ("red", "blue")),), ())
+    frame = pd.DataFrame({"a": ["red", "blue", "x", "red", "y", "x", "red", "green", "red"] * 2})
+    getattr(frame, f"to_{ending}")(tmp_path / f"t.{ending}", index=False)
+    with pytest.raises(TableError, match=r"as in training \(8 rows are not: 'x', 'y', 'green'\); it is 'x'"):
+        check_features(open_table(tmp_path / f"t.{ending}"), encoding)
+    frame = pd.DataFrame({"a": [f"v{i}" for i in range(5000)]})
+    getattr(frame, f"to_{ending}")(tmp_path / f"t.{ending}", index=False)
+    with pytest.raises(TableError, match=r"\(5,000 rows are not: 'v0', .* 'v9' and others\); it is 'v0'"):
+        check_features(open_table(tmp_path / f"t.{ending}"), encoding)
+
+
+def column_of(*cells):
+    """A table with these cells and a target, as CSV."""
+    buffer = io.StringIO()
+    csv.writer(buffer, lineterminator="\n").writerows([("a", "y"), *((cell, i) for i, cell in enumerate(cells))])
+    return buffer.getvalue()
+
+
+AGES = [str(age) for age in range(21, 61)]
+SPELLINGS = [
+    "1,5",
+    "17,674",
+    "17,674.5",
+    "1.234,5",
+    "1.234.567",
+    "3.1%",
+    "5 %",
+    "0x1f",
+    "1_000",
+    "−2",
+    "17\u202f674",
+    "$5",
+]
+
+
+@pytest.mark.parametrize("marker", ["?", "-", "--", "n/a", "N.A.", "unknown", ".", "missing", "#N/A", "#DIV/0!"])
+@pytest.mark.parametrize("numbers", [AGES, ["1", "2", "3"] * 9, ["7"]])
+def test_numbers_with_a_marker_of_missing_values_are_no_categories(tmp_path, numbers, marker):
+    path = csv_file(tmp_path, column_of(*numbers, *[marker] * max(1, len(numbers) // 4)))
+    found = f"table.csv: column 'a' holds numbers and text (line {len(numbers) + 2} has {marker!r}), which looks like "
+    with pytest.raises(TableError, match=re.escape(found) + "a missing value; .* fill it in, .* or --exclude"):
+        read(path, ["a"], ["y"])
+    with pytest.raises(TableError, match=f"'a' must hold numbers.*{re.escape(marker)}.* leave a cell .* empty"):
+        read(path, ["y"], ["a"])
+
+
+@pytest.mark.parametrize("spelled", SPELLINGS)
+@pytest.mark.parametrize("others", [[], ["2"], AGES, ["?"]])
+def test_numbers_that_are_spelled_otherwise_are_no_categories(tmp_path, spelled, others):
+    path = csv_file(tmp_path, column_of(spelled, *others))
+    with pytest.raises(TableError, match=f"{re.escape(f'line 2 has {spelled!r}')}.*; write numbers like -1234.5"):
+        read(path, ["a"], ["y"])
+    with pytest.raises(TableError, match=r"'a' must hold numbers.*; write numbers like -1234\.5"):
+        read(path, ["y"], ["a"])
+
+
+@pytest.mark.parametrize(
+    "cells",
+    [
+        [*AGES, *["adult"] * 10],  # many numbers
+        [*AGES, *["adult"] * 400],  # few of the cells, but nearly all different ones
+        ["1", "2"] * 20 + ["tow"],  # a slip
+        ["NA", "1", "2"],  # in Parquet only
+    ],
+)
+def test_words_among_numbers_are_no_categories(tmp_path, cells):
+    with pytest.raises(TableError, match="column 'a' holds numbers and text"):
+        read(parquet_file(tmp_path, a=cells, y=np.arange(len(cells))), ["a"], ["y"])
+
+
+@pytest.mark.parametrize(
+    ("cells", "warns"),
+    [
+        (["S", "M", "L", "38", "40"] * 4, False),
+        (["S", "M", "L", "38", "40", "40", "38"] * 4, True),
+        (["1", "2", "3"] * 9 + ["attic"] * 2, True),
+        (["1", "2", "attic"], True),
+        (["clay", "sand", "loam", "12", "?"] * 9, False),
+        (["-", "+", "++"] * 9, False),
+        (["1st", "2nd", "3rd"] * 9, False),
+        (["1-2", "3-5", "6+"] * 9, False),
+        (["1.2.3", "1.2.4"] * 9, False),
+        (["u", *AGES[:10], *["v", "w"] * 30], True),
+        (["yes", "no", "unknown"], False),
+        (["u", "v", *(f"word {i}" for i in range(18))], False),  # too few rows to tell
+        ([f"word {i % 30}" for i in range(60)], False),
+    ],
+)
+def test_categories_may_be_numbers(tmp_path, cells, warns):
+    path = csv_file(tmp_path, column_of(*cells))
+    if warns:
+        message = f"column 'a' holds numbers and text .*: each of its {len(set(cells))} different values becomes a cat"
+        with pytest.warns(UserWarning, match=message):
+            encoding, _ = read(path, ["a"], ["y"])
+    else:
+        encoding, _ = read(path, ["a"], ["y"])
+    assert encoding.features[0].categories == tuple(sorted(set(cells)))
+
+
+def test_numbers_that_are_categories_by_their_type(tmp_path):
+    path = parquet_file(tmp_path, a=pa.array([*AGES, *AGES, "?"]).dictionary_encode(), y=np.arange(81))
+    encoding, _ = read(path, ["a"], ["y"])
+    assert encoding.features[0].categories == tuple(sorted(["?", *AGES]))
+
+
+@pytest.mark.parametrize("encode", [lambda column: column, pa.Array.dictionary_encode])
+def test_a_text_for_each_row_is_no_category(tmp_path, encode):
+    names = pa.array([f"r{i}" for i in range(21)] + ["u"] * 20)
+    path = parquet_file(tmp_path, a=encode(names), y=np.arange(41))
+    with pytest.raises(TableError, match=r"'a' holds names or remarks \(row 1 has 'r0'\): most rows .*; exclude"):
+        read(path, ["a"], ["y"])
+
+
 def test_control_characters_do_not_reach_the_terminal(tmp_path):
     with pytest.raises(TableError) as caught:
         read(csv_file(tmp_path, "a,y\n1,\x1b[31mred\n"), ["a"], ["y"])
@@ -241,28 +409,48 @@ def test_a_larger_table_is_represented_by_rows_drawn_evenly(tmp_path):
     assert np.abs(share - 0.1).max() < 4 * np.sqrt(0.1 * 0.9 / 5_000)
 
 
-def one_target(X, Y):
-    encoding = Encoding((Column("a", "number"), Column("b", "category", ("u",))), (Column("y", "number"),))
-    return encoding, Rows(np.float64(X), np.float64(Y), np.arange(len(X)))
+TWO_TARGETS = Encoding(
+    (Column("a", "number"), Column("b", "category", ("u",))), (Column("y", "number"), Column("z", "number"))
+)
 
 
 @pytest.mark.parametrize(
     ("Y", "message"),
     [
-        ([[1]], "1 row is too few for 1 target; at least 2 are needed"),
-        ([[np.nan]] * 3, "target 'y' has no value in any row"),
-        ([[4], [np.nan], [4]], "target 'y' is 4 in every row"),
+        ([[1, 2]], "1 row with a target that is left is too few for 2 targets; at least 3 are needed"),
+        ([[1, 2], [2, 3]], "2 rows with a target that is left are too few for 2 targets; at least 3 are needed"),
+        ([[1, np.nan]] * 3, "target 'z' has no value in any row that is left$"),
+        (np.empty((0, 2)), "target 'y' has no value in any row that is left$"),
+        ([[1, 4], [2, np.nan], [3, 4]], "target 'z' is 4 in every row that is left; nothing to learn"),
     ],
 )
 def test_targets_that_cannot_be_learnt(tmp_path, Y, message):
     table = open_table(csv_file(tmp_path, "a,y\n1,2\n"))
     with pytest.raises(TableError, match=message):
-        check_training(table, *one_target(np.arange(2.0 * len(Y)).reshape(-1, 2), Y))
+        check_targets(table, TWO_TARGETS, np.float64(Y), " that is left")
 
 
-def test_features_that_are_constant_are_named(tmp_path):
-    table = open_table(csv_file(tmp_path, "a,y\n1,2\n"))
-    assert check_training(table, *one_target([[1, 1], [2, 1]], [[1], [2]])) == ["b"]
+def test_features_that_are_constant_are_named():
+    assert constant_features(TWO_TARGETS, np.float64([[1, 1], [2, 1]])) == ["b"]
+
+
+def test_categories_that_no_row_has_are_not_known():
+    columns = (Column("a", "category", ("u", "v", "w")), Column("zero", "number"), Column("b", "category", ("p", "q")))
+    X = np.float64([[1, 0, 0, 0, 0, 1], [0, 0, 1, 0, 1, 0]])
+    known, kept = Encoding(columns, ()).known_in(X)
+    assert [column.categories for column in known.features] == [("u", "w"), (), ("p", "q")]
+    np.testing.assert_array_equal(kept, [True, False, True, True, True, True])
+
+
+def test_only_rows_with_a_target_are_drawn(tmp_path):
+    y = np.where(np.arange(40_000) % 4 == 0, np.arange(40_000.0), np.nan)
+    path = parquet_file(tmp_path, a=np.arange(40_000.0), y=y, z=np.full(40_000, np.nan))
+    encoding = Encoding((Column("a", "number"),), (Column("y", "number"), Column("z", "number")))
+    for most in (40_000, 10_000, 5_000):
+        data, rows = read_rows(open_table(path), encoding, most, with_target=True)
+        assert rows == 40_000 and len(np.unique(data.numbers)) == min(most, 10_000)
+        np.testing.assert_array_equal(data.X[:, 0], data.numbers)
+        np.testing.assert_array_equal(data.Y[:, 0], data.numbers)
 
 
 def test_names_of_predictions_and_their_values():
@@ -323,6 +511,26 @@ def test_a_written_file_has_the_usual_permissions(tmp_path):
         beside.write_text("")
     (tmp_path / "b").write_text("")
     assert (tmp_path / "a").stat().st_mode == (tmp_path / "b").stat().st_mode
+
+
+@pytest.mark.parametrize("there", [True, False])
+def test_a_symbolic_link_stays_and_its_file_is_replaced(tmp_path, there):
+    folder, link, second = tmp_path / "folder", tmp_path / "link.csv", tmp_path / "second.csv"
+    folder.mkdir()
+    link.symlink_to("folder/file.csv")
+    second.symlink_to(link)
+    if there:
+        (folder / "file.csv").write_text("old")
+    check_output(second, force=there)
+    write_whole(second, b"new")
+    assert second.is_symlink() and link.is_symlink()
+    assert [path.read_text() for path in folder.iterdir()] == ["new"]
+
+
+def test_a_symbolic_link_into_no_folder(tmp_path):
+    (tmp_path / "link.csv").symlink_to("no/file.csv")
+    with pytest.raises(TableError, match=r"link\.csv: cannot be written, there is no folder .*no$"):
+        check_output(tmp_path / "link.csv", force=False)
 
 
 def test_outputs_that_cannot_be_written(tmp_path):
