@@ -14,7 +14,7 @@ from experiments._bench_tasks import Tasks
 Fitted = Callable[[np.ndarray], tuple[np.ndarray, np.ndarray, np.ndarray | None]]
 TREES = 100
 BOOSTING_STEPS, BOOSTING_RATE, BOOSTING_PATIENCE, BOOSTING_ROWS = 300, 0.05, 20, 1000
-ROWS_FOR_KERNEL, MOST_ROWS_OF_PROCESS = 250, 2000
+ROWS_FOR_KERNEL, MOST_ROWS_OF_PROCESS = 500, 2000
 
 
 class Split(NamedTuple):
