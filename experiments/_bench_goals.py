@@ -56,7 +56,7 @@ def table(results: dict[str, Any]) -> str:
     lines = [["goal", "tables", "aim", "result", "verdict"]]
     for goal in rows(results):
         ours = re.sub(r"(?<![\w-])-(?=\d)", "−", goal.ours)
-        lines.append([f"{goal.part}: {goal.claim}", goal.tables, goal.aim, ours, goal.verdict])
+        lines.append([f"{goal.part}: {goal.claim} ({goal.statistic})", goal.tables, goal.aim, ours, goal.verdict])
     return markdown(lines)
 
 

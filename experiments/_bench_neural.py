@@ -139,7 +139,7 @@ def fit(kind: Kind, tasks: Tasks, recipe: Recipe, members: int) -> Trained:
     trained = [at_rate(rate) for rate in recipe.rates]
     seconds = sum(ensemble.seconds for ensemble in trained)
     compiling = time.perf_counter() - start - seconds
-    chosen = best_rates(np.stack([ensemble.history.validation for ensemble in trained]), members)
+    chosen = best_rates(np.stack([np.asarray(ensemble.history.validation) for ensemble in trained]), members)
 
     def of_chosen(*leaves: Any) -> np.ndarray:
         apart = [np.asarray(leaf).reshape(tasks.splits, members, *leaf.shape[1:]) for leaf in leaves]

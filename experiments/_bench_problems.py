@@ -86,7 +86,7 @@ def all_problems(config: Any) -> list[Problem]:
                 "A",
                 f"{name}, {epochs} epochs",
                 name,
-                functools.partial(_seeded, name, _splits_of(name, epochs, splits), 1),
+                functools.partial(_seeded, name, _splits_of(name, splits, epochs), 1),
                 functools.partial(_fixed, config, 100 if name == "protein" else 50, epochs),
                 tuple(method for method in config.one_target if epochs <= LONG or method in config.long),
                 _in_units,
@@ -94,7 +94,7 @@ def all_problems(config: Any) -> list[Problem]:
             for name in UNIVARIATE
         ]
     made += [
-        Problem("B", name, name, functools.partial(_seeded, name, _splits_of(name, 1, splits)), recipe, ALL, _nothing)
+        Problem("B", name, name, functools.partial(_seeded, name, _splits_of(name, splits)), recipe, ALL, _nothing)
         for name in JOINT
     ]
     made += [
@@ -102,13 +102,21 @@ def all_problems(config: Any) -> list[Problem]:
             "C",
             "trivariate",
             "trivariate",
-            functools.partial(_seeded, "trivariate", _splits_of("trivariate", 1, splits)),
+            functools.partial(_seeded, "trivariate", _splits_of("trivariate", splits)),
             recipe,
             WITH_TRUTH,
             _trivariate_truth,
         ),
         Problem("C", "circle", None, functools.partial(_circle, splits), recipe, WITH_TRUTH, _circle_truth),
-        Problem("D", "rf1", "rf1", functools.partial(_later, _splits_of("rf1", 1, splits)), recipe, WITH_EPISTEMIC, _in_and_out),
+        Problem(
+            "D",
+            "rf1",
+            "rf1",
+            functools.partial(_later, _splits_of("rf1", splits)),
+            recipe,
+            WITH_EPISTEMIC,
+            _in_and_out,
+        ),
         Problem("D", "gap", None, functools.partial(_gap, splits), recipe, WITH_EPISTEMIC, _in_and_out),
     ]
     for name in BLOCKS:
@@ -153,8 +161,8 @@ def seconds(problem: Problem, method: str, splits: int) -> float:
     return splits * rows * by_row.get(method, 1e-3 if problem.part == "A" else 3e-3)
 
 
-def _splits_of(name: str, epochs: int, splits: int) -> int:
-    """Five splits of protein, as in the protocol, of two more, and of all large tables in long training, to save time."""
+def _splits_of(name: str, splits: int, epochs: int = 1) -> int:
+    """Five splits of protein, as in the protocol, and to save time of two more and of large tables in long training."""
     rows = SOURCES[name].rows
     return min(splits, 5) if name in FEW_SPLITS or (epochs > LONG and rows > LARGE) else splits
 

@@ -75,8 +75,8 @@ def _shown(problem: dict[str, Any]) -> list[tuple[str, dict[str, Any]]]:
 
 
 def _univariate(problems: list[dict[str, Any]]) -> Iterator[str]:
-    yield "A. One target, in its own unit: mean ± standard error over splits; published NLL on the same splits, of which"
-    yield "   only the mean and its error are known: intervals of differences to it take splits for independent"
+    yield "A. One target, in its own unit: mean ± standard error over splits; published NLL on the same splits: only"
+    yield "   its mean and error are known, so intervals of differences to it take splits for independent"
     for problem in problems:
         yield "\n" + _header(problem)
         yield f"  {'':36}{'NLL':>17}{'rmse':>17}{'to Deep Ensembles 2017':>29}" + COST

