@@ -243,7 +243,8 @@ def _over_splits(values: Any) -> str:
 
 
 def _rounded(mean: float, error: float) -> str:
-    return f"{mean:.2f} ± {error:.2f}".replace("-", "−")
+    form = ".2f" if abs(mean) < 1000 else ".1e"
+    return f"{mean:{form}} ± {error:{form}}".replace("-", "−")
 
 
 def rates_table(results: dict[str, Any]) -> str:
@@ -269,10 +270,11 @@ def _troubles(results: dict[str, Any]) -> Iterator[str]:
     for problem in results["problems"].values():
         for name, row in problem["rows"].items():
             failed = [message for message in row["failures"] if message]
-            broken = sum(row["broken"])
-            count += bool(failed or broken)
-            if failed or broken:
-                said = f"{broken} rows with a non-finite NLL" + (f"; {failed[0]}" if failed else "")
+            broken, no_region = sum(row["broken"]), sum(row.get("no_region", ()))
+            count += bool(failed or broken or no_region)
+            if failed or broken or no_region:
+                said = f"{broken} rows with a non-finite NLL, {no_region} without a joint region"
+                said += f"; {failed[0]}" if failed else ""
                 yield f"{problem['part']} {problem['name']}, {name}: {len(failed)} splits with a failure, {said}"
         for name, why in problem["left_out"].items():
             yield f"{problem['part']} {problem['name']}: {name} left out, {why}"

@@ -117,6 +117,22 @@ def test_regions_that_were_calibrated_keep_their_radius(small_tasks):
     assert np.array_equal(found["inside"].astype(bool), distance[..., None] <= radii[:, None])
 
 
+def test_a_row_without_a_region_counts_as_outside_and_is_told(small_tasks):
+    rows = small_tasks.Y_test.shape[1]
+    factor = np.tile(np.eye(2, dtype=np.float32), (2, rows, 1, 1))
+    found = scores.of_rows(scores.Forecast(scores.gaussians(np.zeros((2, rows, 2), np.float32), factor)), small_tasks)
+    before = scores.of_splits(found)
+    found["log_volume"][0, 1], found["inside"][0, 1] = np.nan, False
+    after = scores.of_splits(found)
+    assert before["no_region"] == [0, 0] and after["no_region"] == [1, 0]
+    others = np.delete(found["log_volume"][0, :, 1], 1)
+    assert after["log_volume_90%"] == pytest.approx([others.mean(), before["log_volume_90%"][1]])
+    whole = told(ridge=scored("ridge", [1.0, 2.0], no_region=[1, 0]))
+    assert "ridge: 0 splits with a failure, 0 rows with a non-finite NLL, 1 without a joint region" in report.text(
+        whole
+    )
+
+
 def test_targets_one_by_one_are_scored_as_a_product_of_t_distributions(small_tasks):
     rows = small_tasks.Y_test.shape[1]
     raw = jax.random.normal(jax.random.key(1), (2, rows, 8), jnp.float32)
@@ -482,5 +498,6 @@ def test_the_table_of_part_a_is_rounded_once():
         "| yacht | −0.01 ± 0.40 |  | 1.18 ± 0.05 | 1.00 ± 0.00 |  |",
         "| protein, never used to choose anything | 2.65 ± 0.00 |  | 2.83 ± 0.01 |  |  |",
     ]
+    assert "| 1.1e+06 ± 0.0e+00 |" in report.joint_table(told(NIW_ensemble=scored("niw", [1061697.5] * 2)))
     rates = told(NIW_ensemble=scored("niw", np.zeros(3), rates=[0.01, 0.003, 0.01]))
     assert report.rates_table(rates).splitlines()[2] == "| NIW ensemble | 0.01 (2), 0.003 (1) |"
