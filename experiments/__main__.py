@@ -19,7 +19,7 @@ STUDIES = {
     "uncertainty_types": ("aleatoric and epistemic uncertainty where data are noisy, misfitted or missing", True),
     "cubic": ("the univariate experiment of Amini et al., six methods side by side", True),
     "evidence": ("the closed forms against brute-force integration, and their error in float32", True),
-    "benchmark": ("real tables: this library against what else one would use; --full takes half an hour", False),
+    "benchmark": ("real tables: this library against what else one would use; --full takes an hour and a half", False),
     "speed": ("the evidence, training against PyTorch, and how training grows, as ratios", False),
 }
 

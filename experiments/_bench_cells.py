@@ -33,7 +33,7 @@ def identity(config: Any) -> dict[str, Any]:
     sources = [*(here / f"_bench_{name}.py" for name in MODULES), *sorted(library.glob("*.py"))]
     code = hashlib.sha256(b"".join(path.read_bytes() for path in sources)).hexdigest()[:16]
     numbers = {name: getattr(config, name) for name in ("seed", "splits", "members", "small_members", "steps")}
-    return {**numbers, "code": code, "jax": jax.__version__}
+    return {**numbers, "rates": list(config.rates), "code": code, "jax": jax.__version__}
 
 
 def load(path: pathlib.Path, wanted: dict[str, Any]) -> dict[str, Any] | None:
@@ -82,8 +82,8 @@ def _run(problem: Any, method: Any, tasks: Any) -> dict[str, Any]:
         "targets": tasks.targets,
         "recipe": dataclasses.asdict(recipe),
     }
-    if method.most_rows and tasks.X.shape[1] > method.most_rows:
-        return {**shape, "rows": {}, "left_out": f"more than {method.most_rows} training rows"}
+    if method.left_out(tasks):
+        return {**shape, "rows": {}, "left_out": method.left_out(tasks)}
     if method.most_splits:
         tasks = first_splits(tasks, method.most_splits)
     rows = {}
@@ -102,5 +102,6 @@ def _run(problem: Any, method: Any, tasks: Any) -> dict[str, Any]:
             "predicting": row.predicting,
             "compiling": row.compiling,
             "failures": row.failures,
+            **({} if row.rates is None else {"rates": row.rates}),
         }
     return {**shape, "rows": rows, "left_out": ""}

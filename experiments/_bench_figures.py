@@ -6,7 +6,8 @@ import numpy as np
 
 from experiments._bench_goals import joint as joint_problems, univariate as univariate_differences
 from experiments._bench_methods import ENSEMBLE, METHODS
-from experiments._bench_report import EQUAL_ELSEWHERE, ORDER, difference, grown
+from experiments._bench_problems import NEVER_USED, group
+from experiments._bench_report import EQUAL_ELSEWHERE, ORDER, difference, epistemic_of, grown
 from experiments._figures import new_figure
 
 
@@ -14,6 +15,11 @@ def _rows_of(problems: Any) -> list[str]:
     """Names of rows that any of the problems has, in the order of the methods."""
     names = {name for problem in problems for name in problem["rows"]} - EQUAL_ELSEWHERE
     return [name for name in ORDER if name in names]
+
+
+def _marked(name: str) -> str:
+    """The name of a table as it is shown; captions say what is meant."""
+    return f"{name} (never used)" if group(name) == NEVER_USED else name
 
 
 def _colour(name: str) -> str:
@@ -37,7 +43,7 @@ def joint(results: dict[str, Any]) -> Any:
             if name in problem["rows"] and name != ENSEMBLE:
                 _point(axes, difference(problem, name), place, name)
         axes.plot(0, names.index(ENSEMBLE), "o", color="C0", markersize=5)
-        axes.set(title=table)
+        axes.set(title=_marked(table))
         _difference_axis(axes)
     panels[0, 0].set_yticks(range(len(names)), names)
     panels[0, 0].invert_yaxis()
@@ -80,13 +86,19 @@ def regions(results: dict[str, Any]) -> Any:
                 for name in names
             ]
             axes.plot(
-                shares, range(len(names)), "os^Dv"[number % 5], color=f"C{number}", markersize=4, label=table, alpha=0.8
+                shares,
+                range(len(names)),
+                "os^DvP"[number % 6],
+                color=f"C{number}",
+                markersize=4,
+                label=_marked(table),
+                alpha=0.8,
             )
         axes.set(xlabel=f"share inside the {coverage:.0%} region")
         axes.grid(lw=0.3)
     panels[0].set_yticks(range(len(names)), names)
     panels[0].invert_yaxis()
-    figure.legend(*panels[0].get_legend_handles_labels(), loc="outside lower center", ncols=5)
+    figure.legend(*panels[0].get_legend_handles_labels(), loc="outside lower center", ncols=3)
     return figure
 
 
@@ -119,7 +131,7 @@ def univariate(results: dict[str, Any]) -> Any:
                     )
         axes.set(title=f"{epochs} epochs", xlabel="NLL − Deep Ensembles 2017")
         _difference_axis(axes)
-        axes.set_yticks(range(len(tables)), list(tables))
+        axes.set_yticks(range(len(tables)), [_marked(table) for table in tables])
     panels[0, 0].invert_yaxis()
     figure.legend(*panels[0, 0].get_legend_handles_labels(), loc="outside lower center", ncols=3)
     return figure
@@ -141,15 +153,16 @@ def epistemic(results: dict[str, Any]) -> Any:
         spreads = [np.std(values) for values in areas.values()]
         axes.errorbar(places, means, yerr=spreads, fmt="o", color=f"C{number}", markersize=3.5, lw=1, label=name)
     axes.axhline(0.5, color="k", lw=0.8)
-    axes.set_xticks(range(len(told)), [problem["name"].replace(", ", "\n") for problem in told])
+    axes.set_xticks(range(len(told)), [_marked(p["name"]).replace(", ", "\n").replace(" (", "\n(") for p in told])
     axes.set(ylabel="AUROC, out against in", ylim=(0, 1.03))
     for axes, (table, own) in zip(panels[0, 1:], growing.items(), strict=True):
         sizes = [problem["training_rows"] for problem in own]
         for number, name in enumerate(names):
             if all(name in problem["rows"] for problem in own):
-                values = np.array([np.mean(problem["rows"][name]["epistemic"]) for problem in own])
+                values = np.array(epistemic_of(own, name))
                 axes.plot(sizes, values / values[0], "o-", color=f"C{number}", markersize=3.5)
-        axes.set(title=table, xscale="log", yscale="log", xlabel="training rows", ylabel="epistemic variance, relative")
+        axes.set(title=_marked(table), xlabel="training rows", ylabel="epistemic variance, relative")
+        axes.set(xscale="log", yscale="log")
         axes.set_xticks(sizes, [str(size) for size in sizes])
         axes.xaxis.minorticks_off()
     figure.legend(*panels[0, 0].get_legend_handles_labels(), loc="outside lower center", ncols=3)

@@ -15,7 +15,10 @@ from mder_jax._job import take
 
 
 class Row(NamedTuple):
-    """A forecast under a name, what it cost a split in seconds, and what went wrong in each split (empty: nothing)."""
+    """A forecast under a name, what it cost a split in seconds, and what went wrong in each split (empty: nothing).
+
+    `rates` are the learning rates that the splits have chosen, if it is made of networks.
+    """
 
     name: str
     forecast: Forecast
@@ -23,6 +26,7 @@ class Row(NamedTuple):
     predicting: float
     compiling: float
     failures: list[str]
+    rates: list[float] | None = None
 
 
 class Method(NamedTuple):
@@ -34,6 +38,7 @@ class Method(NamedTuple):
       neural: whether it takes part in the comparison of networks.
       run: (tasks, recipe) -> rows.
       most_rows: of training, above which it is left out.
+      most_targets: above which it is left out.
       most_splits: that it is run on.
     """
 
@@ -42,7 +47,16 @@ class Method(NamedTuple):
     neural: bool
     run: Callable[[Tasks, Recipe], list[Row]]
     most_rows: int | None = None
+    most_targets: int | None = None
     most_splits: int | None = None
+
+    def left_out(self, tasks: Tasks) -> str:
+        """Why it is not run on these tasks; empty if it is."""
+        if self.most_rows and tasks.X.shape[1] > self.most_rows:
+            return f"more than {self.most_rows} training rows"
+        if self.most_targets and tasks.targets > self.most_targets:
+            return f"more than {self.most_targets} targets"
+        return ""
 
 
 def _predictive(kind: str, found: Any) -> Members | OneByOne:
@@ -64,11 +78,12 @@ def _networks(kind: str, rows: tuple[str, ...], single: bool, tasks: Tasks, reci
 
 
 def _row(name: str, forecast: Forecast, trained: neural.Trained, predicting: float, alone: bool) -> Row:
-    """A row of networks; one of them alone has its share of the time."""
+    """A row of networks; one of them alone has its share of the time, in which its rate was chosen, too."""
     splits, members = jax.tree.leaves(trained.params)[0].shape[:2]
     share = 1 / (splits * members if alone else splits)
     failures = [f"{count} networks became non-finite" if count else "" for count in trained.diverged]
-    return Row(name, forecast, trained.seconds * share, predicting * share, trained.compiling, failures)
+    cost = (trained.seconds * share, predicting * share, trained.compiling)
+    return Row(name, forecast, *cost, failures, trained.rates.tolist())
 
 
 def _calibrated(rows: tuple[str, ...], tasks: Tasks, recipe: Recipe) -> list[Row]:
@@ -154,7 +169,12 @@ METHODS = {
         True,
     ),
     "ngboost": _method(
-        "multivariate NGBoost (Duan et al. 2020)", ("NGBoost",), _of_others(others.boosting), False, most_splits=3
+        "multivariate NGBoost (Duan et al. 2020)",
+        ("NGBoost",),
+        _of_others(others.boosting),
+        False,
+        most_targets=3,
+        most_splits=3,
     ),
     "process": _method(
         "a Gaussian process of each target (scikit-learn)",

@@ -1,4 +1,7 @@
-"""Methods made of networks: all splits and members of a kind are trained as one program, by the estimator's recipe."""
+"""Methods made of networks: all splits and members of a kind are trained as one program, by the estimator's recipe.
+
+Only the learning rate is not the estimator's: the program is run once for each rate, and every split chooses its own.
+"""
 
 import functools
 import time
@@ -9,6 +12,7 @@ from typing import Any, NamedTuple
 import jax
 import jax.numpy as jnp
 import numpy as np
+import optax
 from jax import Array, lax
 
 import mder_jax as mder
@@ -65,26 +69,41 @@ KINDS = {
 
 @dataclass(frozen=True)
 class Recipe:
-    """Size of the networks and length of training; all else is as in `MDERRegressor`."""
+    """Size of the networks, length of training and learning rates to choose from; all else is as in `MDERRegressor`."""
 
     widths: tuple[int, ...]
     epochs: int
     members: int
     seed: int
+    rates: tuple[float, ...]
 
 
 class Trained(NamedTuple):
-    """Networks of all splits: parameters (S, M, ...), seconds of training and of compiling, and failures (S,)."""
+    """Networks of all splits, those of the rate that each has chosen.
+
+    Args:
+      network: what they are.
+      params: (S, M, ...).
+      rates: the chosen ones, (S,).
+      seconds: of training at all rates.
+      compiling: seconds.
+      diverged: how many of a split's M networks did, (S,).
+    """
 
     network: mder.Network
     params: Any
+    rates: np.ndarray
     seconds: float
     compiling: float
     diverged: np.ndarray
 
 
 def fit(kind: Kind, tasks: Tasks, recipe: Recipe, members: int) -> Trained:
-    """Train the networks of all splits; each holds out rows of its own and keeps its best parameters on them."""
+    """Train the networks of all splits at all rates, and keep for each split those of its best rate.
+
+    Each network holds out rows of its own and keeps its best parameters on them. At another rate it has the same
+    held-out rows, initial parameters and shuffles.
+    """
     n, rows = tasks.targets, tasks.X.shape[1]
     link = functools.partial(kind.link, n=n)
     network = mder.mlp(recipe.widths, kind.outputs(n), USUAL.activation, link, kind.dropout)
@@ -95,26 +114,50 @@ def fit(kind: Kind, tasks: Tasks, recipe: Recipe, members: int) -> Trained:
     split = np.repeat(np.arange(tasks.splits), members)[:, None]
     held, kept = order[:, :held_out], order[:, held_out:]
     batch = min(kept.shape[1], _fitting.batch_size(kept.shape[1]))
+    data = [mder.PerMember(values[split, part]) for part in (kept, held) for values in (tasks.X, tasks.Y)]
+    # As it is for a rate of 1: the schedule and the weight decay of AdamW are both proportional to the rate.
+    at_one = _fitting.optimizer(1.0, USUAL.alpha, recipe.epochs, kept.shape[1], batch)
+
+    def at_rate(rate: float) -> mder.Ensemble:
+        values = np.full(count, rate, np.float32)
+        with _fitting.usual_promotion():
+            return mder.fit_ensemble(
+                jax.random.key(recipe.seed),
+                network,
+                kind.loss,
+                data[0],
+                data[1],
+                optimizer=mder.PerMember(values, lambda rate: optax.chain(at_one, optax.scale(rate))),
+                epochs=recipe.epochs,
+                batch_size=batch,
+                validation=(data[2], data[3]),
+                patience=_fitting.patience(kept.shape[1], batch),
+                progress=False,
+            )
+
     start = time.perf_counter()
-    with _fitting.usual_promotion():
-        ensemble = mder.fit_ensemble(
-            jax.random.key(recipe.seed),
-            network,
-            kind.loss,
-            mder.PerMember(tasks.X[split, kept]),
-            mder.PerMember(tasks.Y[split, kept]),
-            optimizer=_fitting.optimizer(USUAL.learning_rate_init, USUAL.alpha, recipe.epochs, kept.shape[1], batch),
-            epochs=recipe.epochs,
-            batch_size=batch,
-            validation=(mder.PerMember(tasks.X[split, held]), mder.PerMember(tasks.Y[split, held])),
-            patience=_fitting.patience(kept.shape[1], batch),
-            progress=False,
-        )
-    params = jax.tree.map(
-        lambda leaf: np.asarray(leaf).reshape(tasks.splits, members, *leaf.shape[1:]), ensemble.params
-    )
-    diverged = np.sum((ensemble.diverged_at >= 0).reshape(tasks.splits, members), axis=1)
-    return Trained(network, params, ensemble.seconds, time.perf_counter() - start - ensemble.seconds, diverged)
+    trained = [at_rate(rate) for rate in recipe.rates]
+    seconds = sum(ensemble.seconds for ensemble in trained)
+    compiling = time.perf_counter() - start - seconds
+    chosen = best_rates(np.stack([np.asarray(ensemble.history.validation) for ensemble in trained]), members)
+
+    def of_chosen(*leaves: Any) -> np.ndarray:
+        apart = [np.asarray(leaf).reshape(tasks.splits, members, *leaf.shape[1:]) for leaf in leaves]
+        return np.stack([apart[number][place] for place, number in enumerate(chosen)])
+
+    params = jax.tree.map(of_chosen, *(ensemble.params for ensemble in trained))
+    diverged = np.sum(of_chosen(*(ensemble.diverged_at for ensemble in trained)) >= 0, axis=1)
+    return Trained(network, params, np.asarray(recipe.rates)[chosen], seconds, compiling, diverged)
+
+
+def best_rates(losses: np.ndarray, members: int) -> np.ndarray:
+    """Which rate each split chooses, (S,), from validation losses (rates, S members, epochs).
+
+    It is that of the smallest mean over members of min over epochs. An epoch that was not run, or was not finite, does
+    not count; a rate with a member that has no other is chosen only if there is none better, and then the first is.
+    """
+    best = np.min(np.where(np.isfinite(losses), losses, np.inf), axis=2)
+    return np.argmin(best.reshape(len(losses), -1, members).mean(2), axis=0)
 
 
 def outputs(trained: Trained, X: np.ndarray) -> tuple[Any, float]:

@@ -14,7 +14,7 @@ from experiments._bench_tasks import Tasks
 Fitted = Callable[[np.ndarray], tuple[np.ndarray, np.ndarray, np.ndarray | None]]
 TREES = 100
 BOOSTING_STEPS, BOOSTING_RATE, BOOSTING_PATIENCE, BOOSTING_ROWS = 300, 0.05, 20, 1000
-ROWS_FOR_KERNEL, MOST_ROWS_OF_PROCESS = 250, 2000
+ROWS_FOR_KERNEL, MOST_ROWS_OF_PROCESS = 500, 2000
 
 
 class Split(NamedTuple):
@@ -62,11 +62,18 @@ def _around(predict: Callable[[np.ndarray], np.ndarray], residuals: np.ndarray) 
 
 
 def ridge(X: np.ndarray, Y: np.ndarray) -> Fitted:
-    """Ridge regression, its strength by generalised cross-validation."""
+    """Ridge regression, its strength by leave-one-out errors; the covariance is that of the leave-one-out residuals."""
     from sklearn.linear_model import RidgeCV
 
     model = RidgeCV(np.logspace(-4, 4, 17)).fit(X, Y)
-    return _around(model.predict, Y - model.predict(X).reshape(Y.shape))
+    residuals = Y - model.predict(X).reshape(Y.shape)
+    return _around(model.predict, residuals / (1 - _leverage(X, model.alpha_))[:, None])
+
+
+def _leverage(X: np.ndarray, alpha: float) -> np.ndarray:
+    """h_i = 1/N + z_i (Zᵀ Z + α I)⁻¹ z_iᵀ, z_i = x_i − x̄: by leaving row i out its residual grows by 1/(1 − h_i)."""
+    Z = X - X.mean(0)
+    return 1 / len(Z) + np.sum(Z * np.linalg.solve(Z.T @ Z + alpha * np.eye(Z.shape[1]), Z.T).T, axis=1)
 
 
 def trees(X: np.ndarray, Y: np.ndarray) -> Fitted:

@@ -1,5 +1,6 @@
-"""The tables that the benchmark prints."""
+"""The tables that the benchmark prints, and those that the documents show."""
 
+import collections
 import math
 from collections.abc import Iterator
 from typing import Any
@@ -8,6 +9,7 @@ import numpy as np
 
 from experiments._bench_compare import against_published, paired, published, standard_error
 from experiments._bench_methods import ENSEMBLE, METHODS
+from experiments._bench_problems import GROUPS, NEVER_USED, group
 
 
 def text(results: dict[str, Any]) -> str:
@@ -28,7 +30,11 @@ def mean_and_error(values: Any) -> str:
     return f"{np.mean(values):.3f} ± {standard_error(values):.3f}"
 
 
-COSTS = "Seconds of training are those of one split on one core; compiling is that of all splits together."
+COSTS = (
+    "Seconds of training are those of one split on one core, for networks at all learning rates of which one is\n"
+    "chosen; compiling is that of all splits together. ± is the standard error as if splits did not overlap, which is\n"
+    "too small; differences to the NIW ensemble are corrected for that, those to published numbers are not."
+)
 
 
 def _header(problem: dict[str, Any]) -> str:
@@ -37,8 +43,21 @@ def _header(problem: dict[str, Any]) -> str:
     return (
         f"{problem['name']}: {problem['training_rows']} rows to learn from, {problem['test_rows']} to be scored on, "
         f"{problem['inputs']} inputs, {problem['targets']} targets; networks of {widths} units, "
-        f"{recipe['epochs']} epochs, ensembles of {recipe['members']}"
+        f"{recipe['epochs']} epochs, ensembles of {recipe['members']}; {group(problem['name'])}"
     )
+
+
+def chosen_rates(problem: dict[str, Any]) -> dict[str, str]:
+    """Which learning rate how many splits have chosen, by method: "0.01 (18), 0.003 (2)"."""
+    own = {row["method"]: row["rates"] for row in problem["rows"].values() if "rates" in row}
+    counts = {method: collections.Counter(rates).most_common() for method, rates in own.items()}
+    return {method: ", ".join(f"{rate:g} ({count})" for rate, count in of) for method, of in counts.items()}
+
+
+def _rates(problem: dict[str, Any]) -> Iterator[str]:
+    told = "; ".join(f"{method} {rates}" for method, rates in chosen_rates(problem).items())
+    if told:
+        yield f"  learning rates chosen, and by how many splits: {told}"
 
 
 def _cost(row: dict[str, Any], test_rows: int) -> str:
@@ -56,7 +75,8 @@ def _shown(problem: dict[str, Any]) -> list[tuple[str, dict[str, Any]]]:
 
 
 def _univariate(problems: list[dict[str, Any]]) -> Iterator[str]:
-    yield "A. One target, in its own unit: mean ± standard error over splits; published NLL on the same splits"
+    yield "A. One target, in its own unit: mean ± standard error over splits; published NLL on the same splits: only"
+    yield "   its mean and error are known, so intervals of differences to it take splits for independent"
     for problem in problems:
         yield "\n" + _header(problem)
         yield f"  {'':36}{'NLL':>17}{'rmse':>17}{'to Deep Ensembles 2017':>29}" + COST
@@ -69,6 +89,7 @@ def _univariate(problems: list[dict[str, Any]]) -> Iterator[str]:
             )
         found = ", ".join(f"{source} {mean:.2f} ± {error:.2f}" for source, (mean, error, _) in known.items())
         yield f"  published: {found or 'nothing'}"
+        yield from _rates(problem)
 
 
 def _joint(problems: list[dict[str, Any]]) -> Iterator[str]:
@@ -87,6 +108,7 @@ def _joint(problems: list[dict[str, Any]]) -> Iterator[str]:
                 f"{np.mean(row['inside_50%']):9.1%}{np.mean(row['inside_90%']):9.1%}{size:9.3g}"
                 f"{_to_ensemble(problem, name):>38}" + _cost(row, problem["test_rows"])
             )
+        yield from _rates(problem)
 
 
 def difference(problem: dict[str, Any], name: str, other: str = ENSEMBLE) -> Any:
@@ -114,6 +136,7 @@ def _truth(problems: list[dict[str, Any]]) -> Iterator[str]:
                 f"  {name:36}{above:>17}{np.mean(row['std_error']):9.3f}{np.mean(row['correlation_error']):9.3f}"
                 + _cost(row, problem["test_rows"])
             )
+        yield from _rates(problem)
 
 
 def _epistemic(problems: list[dict[str, Any]]) -> Iterator[str]:
@@ -128,6 +151,7 @@ def _epistemic(problems: list[dict[str, Any]]) -> Iterator[str]:
                 f"{np.mean(row['ause']):9.3f}{np.mean(row['nll_in']):10.3f}{np.mean(row['nll_out']):12.5g}"
                 + _cost(row, problem["test_rows"])
             )
+        yield from _rates(problem)
 
 
 def grown(results: dict[str, Any]) -> dict[str, list[dict[str, Any]]]:
@@ -141,14 +165,24 @@ def grown(results: dict[str, Any]) -> dict[str, list[dict[str, Any]]]:
     return {table: own for table, own in found.items() if own[-1]["part"] == "B"}
 
 
+def epistemic_of(own: list[dict[str, Any]], name: str) -> list[float]:
+    """Of each problem the mean over splits of the median over test rows of the epistemic variance of a row.
+
+    The splits are those that all problems have.
+    """
+    values = [problem["rows"][name]["epistemic"] for problem in own]
+    splits = min(map(len, values))
+    return [float(np.mean(of[:splits])) for of in values]
+
+
 def _growth(results: dict[str, Any]) -> Iterator[str]:
     for table, own in grown(results).items():
         rows = [problem["training_rows"] for problem in own]
-        yield f"\n{table}: median epistemic variance (Meinert 2023: 1/κ) after training on {rows} rows"
+        yield f"\n{table}: epistemic variance (Meinert 2023: 1/κ) after training on {rows} rows, the median over test"
+        yield "rows, mean over the splits that all have"
         for name in own[0]["rows"]:
             if all(name in problem["rows"] for problem in own):
-                values = [float(np.mean(problem["rows"][name]["epistemic"])) for problem in own]
-                yield f"  {name:36}" + "".join(f"{value:12.3g}" for value in values)
+                yield f"  {name:36}" + "".join(f"{value:12.3g}" for value in epistemic_of(own, name))
 
 
 def joint_table(results: dict[str, Any]) -> str:
@@ -156,13 +190,70 @@ def joint_table(results: dict[str, Any]) -> str:
 
     That is where the 95 % interval of the difference lies above 0; ° where it lies below.
     """
-    problems = [problem for problem in results["problems"].values() if problem["part"] == "B"]
+    problems = _of_part(results, "B")
     names = dict.fromkeys(name for problem in problems for name, _ in _shown(problem))
-    lines = [["joint NLL", *(problem["name"] for problem in problems)], ["---"] * (1 + len(problems))]
+    lines = [["joint NLL", *(marked(problem["name"]) for problem in problems)]]
     for name in sorted(names, key=lambda name: ORDER.index(name)):
         cells = [_cell(problem, name) if name in problem["rows"] else "" for problem in problems]
         lines.append([f"**{name}**" if name == ENSEMBLE else name, *cells])
-    return "".join("| " + " | ".join(line) + " |\n" for line in lines)
+    return markdown(lines)
+
+
+def marked(name: str) -> str:
+    """The name of a problem, and that it was never used to choose anything if it was not."""
+    return f"{name}, {NEVER_USED}" if group(name) == NEVER_USED else name
+
+
+def markdown(lines: list[list[str]]) -> str:
+    """A table, its header first; every number in it is rounded once, from the results."""
+    whole = [lines[0], ["---"] * len(lines[0]), *lines[1:]]
+    return "".join("| " + " | ".join(line) + " |\n" for line in whole)
+
+
+def _of_part(results: dict[str, Any], part: str) -> list[dict[str, Any]]:
+    """The problems of a part, those of tables that were never used last."""
+    own = [problem for problem in results["problems"].values() if problem["part"] == part]
+    return sorted(own, key=lambda problem: GROUPS.index(group(problem["name"])))
+
+
+def univariate_table(results: dict[str, Any]) -> str:
+    """NLL of part A in the unit of the target, of ensembles and as published, as a table of Markdown."""
+    by_epochs: dict[int, dict[str, Any]] = {}
+    for problem in _of_part(results, "A"):
+        table, epochs = problem["name"].split(", ")
+        by_epochs.setdefault(int(epochs.split()[0]), {})[table] = problem["rows"]
+    lengths = sorted(by_epochs)
+    kinds = {"NIW": ENSEMBLE, "Gaussian": "Gaussian ensemble"}
+    header = [f"{kind}, {epochs} epochs" for epochs in lengths for kind in kinds]
+    lines = [["NLL", *header[:2], "Deep Ensembles 2017, 40 epochs", *header[2:]]]
+    tables = dict.fromkeys(table for epochs in lengths for table in by_epochs[epochs])
+    for table in sorted(tables, key=lambda table: (GROUPS.index(group(table)), table)):
+        own = [_in_unit(by_epochs[epochs].get(table, {}), kind) for epochs in lengths for kind in kinds.values()]
+        mean, error, _ = published(table)["Deep Ensembles 2017"]
+        lines.append([marked(table), *own[:2], _rounded(mean, error), *own[2:]])
+    return markdown(lines)
+
+
+def _in_unit(rows: dict[str, Any], name: str) -> str:
+    return _over_splits(rows[name]["nll_in_units"]) if name in rows else ""
+
+
+def _over_splits(values: Any) -> str:
+    return _rounded(float(np.mean(values)), standard_error(values))
+
+
+def _rounded(mean: float, error: float) -> str:
+    form = ".2f" if abs(mean) < 1000 else ".1e"
+    return f"{mean:{form}} ± {error:{form}}".replace("-", "−")
+
+
+def rates_table(results: dict[str, Any]) -> str:
+    """How many splits of the tables of part B have chosen which learning rate, as a table of Markdown."""
+    problems = _of_part(results, "B")
+    found = [chosen_rates(problem) for problem in problems]
+    methods = [name for name in METHODS if any(name in of for of in found)]
+    lines = [["learning rate (splits)", *(marked(problem["name"]) for problem in problems)]]
+    return markdown([*lines, *([METHODS[name].rows[-1], *(of.get(name, "") for of in found)] for name in methods)])
 
 
 def _cell(problem: dict[str, Any], name: str) -> str:
@@ -170,8 +261,7 @@ def _cell(problem: dict[str, Any], name: str) -> str:
     if name != ENSEMBLE and ENSEMBLE in problem["rows"]:
         found = difference(problem, name)
         mark = "" if found.tied else " *" if found.mean > 0 else " °"
-    values = problem["rows"][name]["nll"]
-    return f"{np.mean(values):.2f} ± {standard_error(values):.2f}{mark}".replace("-", "−")
+    return _over_splits(problem["rows"][name]["nll"]) + mark
 
 
 def _troubles(results: dict[str, Any]) -> Iterator[str]:
@@ -180,10 +270,11 @@ def _troubles(results: dict[str, Any]) -> Iterator[str]:
     for problem in results["problems"].values():
         for name, row in problem["rows"].items():
             failed = [message for message in row["failures"] if message]
-            broken = sum(row["broken"])
-            count += bool(failed or broken)
-            if failed or broken:
-                said = f"{broken} rows with a non-finite NLL" + (f"; {failed[0]}" if failed else "")
+            broken, no_region = sum(row["broken"]), sum(row.get("no_region", ()))
+            count += bool(failed or broken or no_region)
+            if failed or broken or no_region:
+                said = f"{broken} rows with a non-finite NLL, {no_region} without a joint region"
+                said += f"; {failed[0]}" if failed else ""
                 yield f"{problem['part']} {problem['name']}, {name}: {len(failed)} splits with a failure, {said}"
         for name, why in problem["left_out"].items():
             yield f"{problem['part']} {problem['name']}: {name} left out, {why}"

@@ -167,8 +167,13 @@ def _flat_members(predictive: Members) -> Members:
 
 
 def of_splits(rows: dict[str, np.ndarray]) -> dict[str, Any]:
-    """Scores of every split, lists of S, from those of its rows; a row that is not finite spoils it, and is counted."""
+    """Scores of every split, lists of S, from those of its rows; a row that is not finite spoils it, and is counted.
+
+    Where members far from each other leave a covariance of which float32 knows no Cholesky factor, a row has no region:
+    it counts as outside, is left out of the volumes, and is counted, too.
+    """
     broken = ~np.isfinite(rows["nll"])
+    region = np.isfinite(rows["log_volume"])
     squares = np.mean(rows["errors"] ** 2, axis=1)
     scores = {
         "nll": rows["nll"].mean(1),
@@ -176,9 +181,10 @@ def of_splits(rows: dict[str, np.ndarray]) -> dict[str, Any]:
         "rmse_each": np.sqrt(squares),
         "energy": rows["energy"].mean(1),
         "broken": broken.sum(1),
+        "no_region": np.sum(~region.all(-1), axis=1),
         "epistemic": np.median(rows["epistemic"], axis=1),
     }
     for number, coverage in enumerate(COVERAGES):
         scores[f"inside_{coverage:.0%}"] = rows["inside"][..., number].mean(1)
-        scores[f"log_volume_{coverage:.0%}"] = rows["log_volume"][..., number].mean(1)
+        scores[f"log_volume_{coverage:.0%}"] = np.mean(rows["log_volume"][..., number], 1, where=region[..., number])
     return {name: values.tolist() for name, values in scores.items()}

@@ -2,7 +2,7 @@
 
 import itertools
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import Any
 
 import torch
@@ -32,15 +32,24 @@ def loss(raw: torch.Tensor, y: torch.Tensor) -> torch.Tensor:
 
 
 def loop(job: Job) -> float:
-    """Seconds of an epoch of one network with its own optimiser and DataLoader, times the number of networks."""
+    """Seconds of an epoch of one network with its own optimiser, rows indexed, times the number of networks."""
     x, y = map(torch.tensor, job.data())
+    return _one_by_one(job, lambda: ((x[index], y[index]) for index in torch.randperm(job.rows).split(job.batch)))
+
+
+def loop_with_loader(job: Job) -> float:
+    """The same with a DataLoader, which puts a minibatch together row by row."""
+    loader = DataLoader(TensorDataset(*map(torch.tensor, job.data())), job.batch, shuffle=True)
+    return _one_by_one(job, lambda: loader)
+
+
+def _one_by_one(job: Job, minibatches: Callable[[], Iterable[Any]]) -> float:
     network = make_network(job)
     optimizer = torch.optim.Adam(network.parameters(), RATE)
     schedule = torch.optim.lr_scheduler.MultiStepLR(optimizer, job.decays, DECAY)
-    loader = DataLoader(TensorDataset(x, y), batch_size=job.batch, shuffle=True)
     start = time.perf_counter()
     for _ in range(job.epochs):
-        for rows, targets in loader:
+        for rows, targets in minibatches():
             optimizer.zero_grad()
             loss(network(rows), targets).mean().backward()
             optimizer.step()

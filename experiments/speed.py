@@ -19,7 +19,7 @@ from experiments._speed_job import Job
 
 CAPTIONS = {
     "evidence": "The stable form of the evidence against the form as printed: time and gradient, by number of targets.",
-    "training": "One step of all networks: this library, the same in plain JAX, PyTorch three ways, and the floor.",
+    "training": "One step of all networks: this library, the same in plain JAX, PyTorch four ways, and the floor.",
     "estimator": "A whole fit of MDERRegressor against MLPRegressor trained once for each member.",
     "growth": "How training time and memory grow with networks, rows, width and targets.",
 }

@@ -92,11 +92,36 @@ def test_readme_shows_the_saved_ledger():
     }
 
 
-def test_readme_shows_the_saved_benchmark():
-    from experiments import _bench_report
+@pytest.mark.parametrize("page", ["README.md", "docs/benchmark.md"])
+def test_a_page_shows_the_saved_benchmark(page):
+    from experiments import publish
 
     saved = json.loads((ROOT / "experiments" / "results" / "benchmark.json").read_text())
-    assert between("benchmark") == _bench_report.joint_table(saved["results"])
+    text = (ROOT / page).read_text()
+    assert text == publish.updated(text, publish.TABLES[page], saved["results"])
+
+
+def test_new_results_are_copied_and_shown(tmp_path):
+    from experiments import _store, publish
+
+    root, run = tmp_path / "root", tmp_path / "run"
+    for folder in (root / "docs", root / publish.HOME, run):
+        folder.mkdir(parents=True)
+    for page in publish.TABLES:
+        (root / page).write_text((ROOT / page).read_text())
+    saved = json.loads((ROOT / publish.HOME / "benchmark.json").read_text())
+    changed = saved["results"]["problems"]["A boston, 40 epochs"]["rows"]["NIW ensemble"]["nll_in_units"]
+    changed[:] = [123.456] * len(changed)
+    (run / "benchmark.json").write_text(json.dumps(saved))
+    (run / "benchmark_joint.png").write_bytes(b"a picture")
+    publish.publish(run, root)
+    assert (root / publish.HOME / "benchmark_joint.png").read_bytes() == b"a picture"
+    assert json.loads((root / publish.HOME / "benchmark.json").read_text()) == saved
+    assert (root / "README.md").read_text() == README and "123.46 ± 0.00" in (root / "docs/benchmark.md").read_text()
+    for small in ({**saved, "full": False}, {**saved, "results": {**saved["results"], "missing": {"rf1": "not here"}}}):
+        (run / "benchmark.json").write_text(json.dumps(small))
+        with pytest.raises(_store.ResultsError, match="nothing was changed"):
+            publish.publish(run, root)
 
 
 def test_the_picture_of_the_architecture_shows_the_import_statements():

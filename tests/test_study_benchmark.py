@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 from cases import long
 from scipy import stats
+from sklearn.linear_model import Ridge, RidgeCV
 
 import mder_jax as mder
 from experiments import (
@@ -46,7 +47,7 @@ def small_tasks():
 
 @pytest.fixture
 def recipe():
-    return neural.Recipe((8,), 20, 2, 0)
+    return neural.Recipe((8,), 20, 2, 0, (0.01,))
 
 
 def test_splits_are_those_of_the_protocol():
@@ -116,6 +117,22 @@ def test_regions_that_were_calibrated_keep_their_radius(small_tasks):
     assert np.array_equal(found["inside"].astype(bool), distance[..., None] <= radii[:, None])
 
 
+def test_a_row_without_a_region_counts_as_outside_and_is_told(small_tasks):
+    rows = small_tasks.Y_test.shape[1]
+    factor = np.tile(np.eye(2, dtype=np.float32), (2, rows, 1, 1))
+    found = scores.of_rows(scores.Forecast(scores.gaussians(np.zeros((2, rows, 2), np.float32), factor)), small_tasks)
+    before = scores.of_splits(found)
+    found["log_volume"][0, 1], found["inside"][0, 1] = np.nan, False
+    after = scores.of_splits(found)
+    assert before["no_region"] == [0, 0] and after["no_region"] == [1, 0]
+    others = np.delete(found["log_volume"][0, :, 1], 1)
+    assert after["log_volume_90%"] == pytest.approx([others.mean(), before["log_volume_90%"][1]])
+    whole = told(ridge=scored("ridge", [1.0, 2.0], no_region=[1, 0]))
+    assert "ridge: 0 splits with a failure, 0 rows with a non-finite NLL, 1 without a joint region" in report.text(
+        whole
+    )
+
+
 def test_targets_one_by_one_are_scored_as_a_product_of_t_distributions(small_tasks):
     rows = small_tasks.Y_test.shape[1]
     raw = jax.random.normal(jax.random.key(1), (2, rows, 8), jnp.float32)
@@ -150,13 +167,73 @@ def test_every_method_says_something_sensible_of_every_split(small_tasks, recipe
         assert row.training > 0 and row.predicting > 0
 
 
-def test_constant_covariance_matches_its_definition(small_tasks):
+def test_constant_covariance_of_ridge_is_that_of_rows_left_out_one_by_one(small_tasks):
     X, Y = (np.asarray(field[0], float) for field in small_tasks[:2])
+    X = 2 + X[:20]  # few rows: a residual of training is much smaller
+    Y = Y[:20]
+    alpha = RidgeCV(np.logspace(-4, 4, 17)).fit(X, Y).alpha_
+    without = [np.delete(np.arange(20), row) for row in range(20)]
+    left_out = [Y[row] - Ridge(alpha).fit(X[kept], Y[kept]).predict(X[[row]])[0] for row, kept in enumerate(without)]
+    residuals = np.stack(left_out)
     mean, factor, _ = others.ridge(X, Y)(X)
-    residuals = Y - mean
-    assert np.allclose(factor[0] @ factor[0].T, residuals.T @ residuals / len(Y))
+    assert np.allclose(mean, Ridge(alpha).fit(X, Y).predict(X))
+    assert np.allclose(factor[0] @ factor[0].T, residuals.T @ residuals / 20)
     alone = others.without_correlations(factor)
     assert np.allclose(alone[0] @ alone[0].T, np.diag(np.mean(residuals**2, axis=0)))
+
+
+def fit_at(tasks, *rates):
+    return neural.fit(neural.KINDS["gaussian-diagonal"], tasks, neural.Recipe((8,), 20, 2, 0, rates), 2)
+
+
+def same_networks(one, other):
+    return all(np.array_equal(*pair) for pair in zip(*map(jax.tree.leaves, (one.params, other.params)), strict=True))
+
+
+def test_networks_are_those_of_the_rate_that_was_chosen(small_tasks):
+    chosen, alone, bad = fit_at(small_tasks, 1e-6, 0.03), fit_at(small_tasks, 0.03), fit_at(small_tasks, 1e-6)
+    assert chosen.rates.tolist() == alone.rates.tolist() == [0.03, 0.03]
+    assert same_networks(chosen, alone) and not same_networks(chosen, bad)
+    assert chosen.seconds > 0 and jax.tree.leaves(chosen.params)[0].shape[:2] == (2, 2)
+    other = small_tasks._replace(X_test=small_tasks.X_test + 7, Y_test=-9 * small_tasks.Y_test)
+    assert same_networks(fit_at(other, 0.03, 1e-6), chosen)
+
+
+@pytest.mark.filterwarnings("ignore:.*became non-finite")
+def test_a_rate_at_which_networks_diverge_is_not_chosen(small_tasks):
+    assert fit_at(small_tasks, 1e12).diverged.tolist() == [2, 2]
+    chosen = fit_at(small_tasks, 1e12, 0.01)
+    assert chosen.rates.tolist() == [0.01, 0.01] and chosen.diverged.tolist() == [0, 0]
+
+
+def test_each_split_has_the_rate_of_its_best_mean_validation_loss():
+    unknown = [np.nan, np.nan]
+    first = [[3.0, 1.0], [2.0, 4.0], [5.0, 6.0], [7.0, 5.5]]  # two splits with two members: bests 1, 2 and 5, 5.5
+    second = [[0.5, np.nan], [2.0, 1.5], [9.0, 6.0], [np.inf, 5.0]]  # 0.5, 1.5 and 6, 5
+    assert neural.best_rates(np.array([first, second]), 2).tolist() == [1, 0]
+    never_finite = [[0.1, 0.1], unknown, [-np.inf, np.nan], unknown]
+    assert neural.best_rates(np.array([never_finite, first]), 2).tolist() == [1, 1]
+    assert neural.best_rates(np.array([[unknown] * 4] * 2), 2).tolist() == [0, 0]
+
+
+def test_rates_are_compared_on_rows_held_out_of_training_and_equal_for_all(small_tasks, monkeypatch):
+    calls, fit_ensemble = [], mder.fit_ensemble
+
+    def spy(key, network, loss, X, Y, **options):
+        held, targets = (data.values for data in options["validation"])
+        rate = options["optimizer"].values
+        calls.append((np.asarray(jax.random.key_data(key)), rate, X.values, Y.values, held, targets))
+        return fit_ensemble(key, network, loss, X, Y, **options)
+
+    monkeypatch.setattr(mder, "fit_ensemble", spy)
+    fit_at(small_tasks, 0.003, 0.01)
+    assert [call[1].tolist() for call in calls] == [[np.float32(rate)] * 4 for rate in (0.003, 0.01)]
+    assert all(np.array_equal(*pair) for place in (0, 2, 3, 4, 5) for pair in [[call[place] for call in calls]])
+    _, _, X, Y, held, targets = calls[0]
+    for member in range(4):
+        learnt, apart = np.hstack([X[member], Y[member]]), np.hstack([held[member], targets[member]])
+        rows = np.hstack([small_tasks.X[member // 2], small_tasks.Y[member // 2]])
+        assert len(apart) == 6 and sorted(map(tuple, [*learnt, *apart])) == sorted(map(tuple, rows))
 
 
 def test_a_split_that_fails_is_told_and_spoils_its_score(small_tasks, recipe):
@@ -266,6 +343,9 @@ def test_a_run_prints_saves_and_goes_on_where_it_stopped(run, tmp_path):
     kept = {path: path.stat().st_mtime_ns for path in (out / "benchmark_cells").iterdir()}
     assert len(kept) == 2 and (out / "benchmark_joint.png").stat().st_size > 10_000
     first = json.loads((out / "benchmark.json").read_text())["results"]
+    rates = {name: row.get("rates") for name, row in first["problems"]["B slump"]["rows"].items()}
+    assert rates["NIW ensemble"] == rates["one NIW network"] == [0.01, 0.01] and rates["ridge"] is None
+    assert "learning rates chosen, and by how many splits: niw 0.01 (2)" in printed
     code, _, _ = run(out, "--parts", "B", "--sets", "slump", "--methods", "ridge", "niw", "trees")
     assert code == 0
     after = {path: path.stat().st_mtime_ns for path in (out / "benchmark_cells").iterdir()}
@@ -287,6 +367,7 @@ def test_a_cell_that_is_damaged_or_of_other_settings_is_made_again(tmp_path):
     path.write_text(json.dumps({"identity": json.loads(json.dumps(wanted)), "rows": {}}))
     assert cells.load(path, wanted) is not None
     assert cells.load(path, cells.identity(benchmark.Config(splits=4))) is None
+    assert cells.load(path, cells.identity(benchmark.Config(rates=(0.01,)))) is None
     path.write_text(path.read_text()[:-5])
     assert cells.load(path, wanted) is None
 
@@ -320,7 +401,7 @@ def scored(method, nll, **more):
 
 def told(**rows):
     """Results of part B on ansur2 with these rows."""
-    recipe = {"widths": [8], "epochs": 3, "members": 5, "seed": 0}
+    recipe = {"widths": [8], "epochs": 3, "members": 5, "seed": 0, "rates": [0.01]}
     shape = {"training_rows": 1787, "test_rows": 199, "inputs": 1, "targets": 2, "recipe": recipe, "left_out": {}}
     problem = {
         "part": "B",
@@ -363,3 +444,60 @@ def test_the_table_marks_what_is_worse_or_better_than_the_ensemble():
     lines = report.joint_table(told(**rows)).splitlines()
     assert lines[0] == "| joint NLL | ansur2 |" and lines[2] == "| **NIW ensemble** | 1.70 ± 0.00 |"
     assert lines[3:] == ["| NGBoost | 1.70 ± 0.00 |", "| ridge | 1.90 ± 0.00 * |", "| ExtraTrees | 1.50 ± 0.00 ° |"]
+
+
+def test_tables_on_which_nothing_was_chosen_are_counted_apart():
+    groups = {name: problems.group(name) for name in (*mder.datasets.REAL_TABLES, *problems.SIMULATED_HERE)}
+    never = {name for name, group in groups.items() if group == problems.NEVER_USED}
+    assert never == {"boston", "protein", "rf1"} and problems.group("boston, 40 epochs") == problems.NEVER_USED
+    assert {name for name, group in groups.items() if group == problems.SIMULATED} == {"circle", "gap"}
+    noise = np.array([0.0, 0.01, -0.01, 0.005])
+    seen = told(NIW_ensemble=scored("niw", 1.7 + noise), Gaussian_ensemble=scored("gaussian", 1.8 - noise))
+    apart = told(NIW_ensemble=scored("niw", 1.7 + noise), Gaussian_ensemble=scored("gaussian", 1.5 - noise))
+    fresh = {"B rf1": {**apart["problems"]["B ansur2"], "name": "rf1"}}
+    both = {**seen, "problems": fresh | seen["problems"]}
+    found = {goal.tables: (goal.aim, goal.ours[:6], goal.verdict) for goal in goals.rows(both)}
+    assert found == {
+        problems.USED: ("1 of 1 tables (4/5)", "1 of 1", "holds"),
+        problems.NEVER_USED: ("1 of 1 tables (4/5)", "0 of 1", "does not hold"),
+    }
+    assert report.joint_table(both).startswith("| joint NLL | ansur2 | rf1, never used to choose anything |\n")
+    printed = benchmark.report(both)
+    assert printed.count("ensembles of 5; used to choose defaults") == 1
+    assert printed.count("ensembles of 5; never used to choose anything") == 1
+    titles = [axes.get_title() for axes in benchmark.plot(both)["joint"].axes]
+    assert sorted(titles) == ["ansur2", "rf1 (never used)"]
+
+
+def test_boosting_is_left_out_where_there_are_many_targets(small_tasks):
+    assert methods.METHODS["ngboost"].left_out(small_tasks) == ""
+    many = small_tasks._replace(Y=np.zeros((2, 54, 8), np.float32))
+    assert methods.METHODS["ngboost"].left_out(many) == "more than 3 targets"
+    long = small_tasks._replace(X=np.zeros((2, 2001, 3), np.float32))
+    assert methods.METHODS["process"].left_out(long) == "more than 2000 training rows"
+
+
+def test_epistemic_variances_are_compared_on_the_splits_that_all_sizes_have():
+    few, all_rows = (told(NIW_ensemble=scored("niw", np.zeros(count)))["problems"]["B ansur2"] for count in (2, 4))
+    few["rows"]["NIW ensemble"]["epistemic"] = [1.0, 3.0]
+    all_rows["rows"]["NIW ensemble"]["epistemic"] = [0.5, 1.5, 100.0, 100.0]
+    assert report.epistemic_of([few, all_rows], "NIW ensemble") == [2.0, 1.0]
+
+
+def test_the_table_of_part_a_is_rounded_once():
+    def problem(name, epochs, nll):
+        whole = told(NIW_ensemble=scored("niw", nll, nll_in_units=nll))["problems"]["B ansur2"]
+        return {**whole, "part": "A", "name": f"{name}, {epochs} epochs"}
+
+    given = [("protein", 40, [2.6546, 2.6546]), ("yacht", 40, [-0.4, 0.39]), ("yacht", 400, [1.0, 1.0096])]
+    found = {"problems": {f"A {number}": problem(*of) for number, of in enumerate(given)}}
+    assert report.univariate_table(found).splitlines() == [
+        "| NLL | NIW, 40 epochs | Gaussian, 40 epochs | Deep Ensembles 2017, 40 epochs | NIW, 400 epochs "
+        "| Gaussian, 400 epochs |",
+        "| --- | --- | --- | --- | --- | --- |",
+        "| yacht | −0.01 ± 0.40 |  | 1.18 ± 0.05 | 1.00 ± 0.00 |  |",
+        "| protein, never used to choose anything | 2.65 ± 0.00 |  | 2.83 ± 0.01 |  |  |",
+    ]
+    assert "| 1.1e+06 ± 0.0e+00 |" in report.joint_table(told(NIW_ensemble=scored("niw", [1061697.5] * 2)))
+    rates = told(NIW_ensemble=scored("niw", np.zeros(3), rates=[0.01, 0.003, 0.01]))
+    assert report.rates_table(rates).splitlines()[2] == "| NIW ensemble | 0.01 (2), 0.003 (1) |"

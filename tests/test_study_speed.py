@@ -3,6 +3,7 @@
 import sys
 
 import jax
+import numpy as np
 import pytest
 
 from experiments import _speed_growth, _speed_job, _speed_training, speed
@@ -66,6 +67,40 @@ def test_speed_leaves_out_a_peer_that_fails_and_says_so():
 
     working, notes = _speed_training.ready({"ours": lambda: 1.0, "compiled": broken})
     assert set(working) == {"ours"} and notes == ["LEFT OUT: torch.func, torch.compile: RuntimeError: no compiler"]
+
+
+@pytest.mark.parametrize("name", ["loop", "loop_with_loader"])
+def test_speed_loops_of_pytorch_see_every_row_once_in_an_epoch(monkeypatch, name):
+    pytest.importorskip("torch")
+    from experiments import _torch_peers as peers
+
+    seen, loss = [], peers.loss
+    monkeypatch.setattr(peers, "loss", lambda raw, y: seen.append(y.numpy()) or loss(raw, y))
+    job = _speed_job.Job(members=3, rows=10, batch=4, epochs=2)
+    assert getattr(peers, name)(job) > 0
+    assert [len(y) for y in seen] == [4, 4, 2] * 2
+    _, Y = job.data()
+    epochs = [np.concatenate(seen[:3]), np.concatenate(seen[3:])]
+    assert all(np.array_equal(np.sort(y, axis=0), np.sort(Y, axis=0)) for y in epochs)
+    assert not np.array_equal(*epochs) and not np.array_equal(epochs[0], Y)
+    monkeypatch.setattr(peers, name, lambda job: 5.0)
+    assert _speed_training.contenders(job)["loop" if name == "loop" else "loader"]() == 5.0
+
+
+def test_speed_judges_against_the_loop_that_indexes_rows(monkeypatch):
+    same = {"low": 1.0, "median": 1.0, "high": 1.0}
+    whole = {"ours_s": same, "diverged": 0, "loop_s": same, "ratio": same}
+    rows = dict.fromkeys(_speed_training.LABELS, same)
+    results = {"job": vars(_speed_job.Job()), "notes": [], "step_ms": rows, "against_ours": rows, "of_floor": rows}
+    text = _speed_training.report(results | {"shuffle": same, "whole": whole})
+    assert "| PyTorch loop over networks, rows indexed  |" in text and "| PyTorch loop with a DataLoader" in text
+    assert "faster than the PyTorch loop, rows indexed" in text
+    loops, loop = [], lambda: 2.0
+    monkeypatch.setattr(_speed_training, "contenders", lambda job: dict.fromkeys(rows, lambda: 1.0) | {"loop": loop})
+    monkeypatch.setattr(_speed_training, "shuffling", lambda *_: same)
+    monkeypatch.setattr(_speed_training, "whole_job", lambda job, loop, runs: loops.append(loop))
+    found = _speed_training.measure(_speed_job.Job(), 1, 1, 1)
+    assert loops == [loop] and found["against_ours"]["loop"]["median"] == 2.0
 
 
 @pytest.mark.slow
