@@ -186,5 +186,11 @@ def of_splits(rows: dict[str, np.ndarray]) -> dict[str, Any]:
     }
     for number, coverage in enumerate(COVERAGES):
         scores[f"inside_{coverage:.0%}"] = rows["inside"][..., number].mean(1)
-        scores[f"log_volume_{coverage:.0%}"] = np.mean(rows["log_volume"][..., number], 1, where=region[..., number])
+        scores[f"log_volume_{coverage:.0%}"] = _mean_where(rows["log_volume"][..., number], region[..., number])
     return {name: values.tolist() for name, values in scores.items()}
+
+
+def _mean_where(values: np.ndarray, chosen: np.ndarray) -> np.ndarray:
+    """The mean of the chosen values of each split, NaN if there are none."""
+    total, count = np.sum(values, axis=1, where=chosen), chosen.sum(1)
+    return np.divide(total, count, out=np.full(len(count), np.nan), where=count > 0)
