@@ -59,7 +59,7 @@ class Calibration(NamedTuple):
       joint_scores: sorted conformal scores of all targets together, (K,).
       target_scores: of each target, (K, n), NaN where it was not observed.
       checks: coverage before and after.
-      notes: what the user should know: why the covariance was left as it is, or why the coverage was not checked.
+      notes: what the user was warned of, such as why the covariance was left as it is.
     """
 
     fit: ScaleFit
@@ -84,10 +84,10 @@ class Calibration(NamedTuple):
             *(f"NOTE: {note}" for note in self.notes),
             f"conformal scores: {each} of each target, {len(self.joint_scores)} of complete rows",
         ]
-        if self.checks:
-            lines.append(
-                "coverage of these rows (each half calibrated on the other): before, with the factor, conformal"
-            )
+        what = (
+            "before, with the factor, conformal" if self.checks else f"not checked, which takes {2 * FEWEST} new rows"
+        )
+        lines.append(f"coverage of these rows (each half calibrated on the other): {what}")
         for check in self.checks:
             shares = [" ".join(_percent(share) for share in part) for part in (check.interval, check.region)]
             errors = [f"+- {error:.1%}" if error > 0 else "" for error in (check.error, check.region_error)]
@@ -155,8 +155,6 @@ def calibrate(
         notes.append(f"{np.sum(~finite)} of {len(finite)} rows have no finite prediction and are left out")
     fit, scores, note = _fit(rows, method, separate)
     checks = [] if known else _checks(rows, method, separate)
-    if not checks and not known:
-        notes.append(f"coverage was not checked, which takes {2 * FEWEST} rows")
     return Calibration(fit, *scores, checks, (*([note] if note else []), *notes))
 
 
@@ -165,7 +163,8 @@ def _fit(rows: Rows, method: Any, separate: bool) -> tuple[ScaleFit, tuple[np.nd
     for_scale, for_scores = (np.s_[::2], np.s_[1::2]) if separate and len(rows.X) > 1 else (np.s_[:], np.s_[:])
     fit, note = _scale(rows.some(for_scale), method, separate)
     part = rows.some(for_scores)
-    return fit, _scores(part.predictor.with_scale(fit.scale), part.X, part.Y), note
+    joint, single = row_scores(part.predictor.with_scale(fit.scale), part.X, part.Y)
+    return fit, (_sorted(joint), _sorted(single)), note
 
 
 def _scale(rows: Rows, method: Any, separate: bool) -> tuple[ScaleFit, str]:
@@ -191,17 +190,22 @@ def _unscaled(rows: int, method: str, separate: bool) -> ScaleFit:
     return ScaleFit(one, unknown, unknown, unknown, method, separate, 0.95, rows)
 
 
-def _scores(predictor: Predictor, X: np.ndarray, Y: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Sorted scores of complete rows, (K,), and of each target, (K, n), rounded up by what networks do not resolve."""
+def row_scores(predictor: Predictor, X: np.ndarray, Y: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Scores of rows, (N,), and of their targets, (N, n), rounded up by what networks cannot tell; NaN if missing."""
     unit, complete = predictor.targets.std, np.isfinite(Y).all(axis=1)
     parts = predictor.uncertainty(X)
     single = (np.abs(Y - parts.mean) + RESOLUTION * unit) / _std(parts) * (1 + RESOLUTION)
-    single = np.sort(single, axis=0)[: int(np.sum(~np.isnan(Y), axis=0).max())]
-    if not complete.any():
-        return np.empty(0), single
-    region = predictor.ellipsoids(X[complete])
-    unresolved = np.linalg.norm(np.linalg.solve(region.scale_tril, np.diag(unit)[None]), axis=(1, 2))
-    return np.sort((region.distance(Y[complete]) + RESOLUTION * unresolved) * (1 + RESOLUTION)), single
+    joint = np.full(len(X), np.nan)
+    if complete.any():
+        region = predictor.ellipsoids(X[complete])
+        unresolved = np.linalg.norm(np.linalg.solve(region.scale_tril, np.diag(unit)[None]), axis=(1, 2))
+        joint[complete] = (region.distance(Y[complete]) + RESOLUTION * unresolved) * (1 + RESOLUTION)
+    return joint, single
+
+
+def _sorted(scores: np.ndarray) -> np.ndarray:
+    """Along the rows, NaN last and without rows of nothing else."""
+    return np.sort(scores, axis=0)[: int(np.sum(~np.isnan(scores), axis=0).max())]
 
 
 def _std(parts: Uncertainty) -> np.ndarray:

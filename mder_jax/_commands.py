@@ -16,7 +16,7 @@ import numpy as np
 import pyarrow as pa
 
 import mder_jax
-from mder_jax import _encoding, _survey, _tables
+from mder_jax import _encoding, _survey, _tables, _trained_rows
 from mder_jax._encoding import Column, Encoding, Rows
 from mder_jax._files import write_whole
 from mder_jax._tables import Table
@@ -78,6 +78,7 @@ def _training_rows(options: argparse.Namespace) -> tuple[Encoding, Rows, Rows | 
         warnings.warn(f"column {name!r} is the same in every row{which}; nothing is learnt from it", stacklevel=1)
     if other is not None:
         held_out = _rows_to_calibrate_with(other, encoding, options)
+        _refuse_trained_rows(other, data, held_out)
     return encoding, data, held_out, rows - len(with_target.X)
 
 
@@ -135,6 +136,13 @@ def _rows_to_calibrate_with(table: Table, encoding: Encoding, options: argparse.
         targets = _tables.listed(encoding.target_names)
         raise ValueError(f"{table.path}: no row has a value of {targets}, so that there is nothing to calibrate with")
     return rows
+
+
+def _refuse_trained_rows(table: Table, data: Rows, held_out: Rows) -> None:
+    found, share = _trained_rows.found_among(_trained_rows.remember(data.X, data.Y), held_out.X, held_out.Y)
+    if share >= _trained_rows.REFUSED:
+        these = f"{found:,} of {len(held_out.X):,} rows are rows to train on"
+        raise ValueError(f"{table.path}: {these}; calibrate with others, or give a fraction such as 0.2")
 
 
 def _split(table: Table, encoding: Encoding, data: Rows, options: argparse.Namespace) -> tuple[Rows, Rows | None]:
@@ -300,7 +308,7 @@ def evaluate(options: argparse.Namespace) -> Result:
     intervals = _interval_coverage(data.Y, *interval)
     scores = {name: value for name, value in report._asdict().items() if name not in PER_ROW}
     result = {"rows": rows, "rows_used": len(data.X), **scores, "intervals": intervals}
-    kind = "the model's own quantiles" if model.calibration_ is None else "conformal"
+    kind = _kind_of_intervals(model, encoding, options.coverage)
     covered = _coverage_line(encoding, intervals, f"{options.coverage:g} ({kind})")
     return result, "\n\n".join(part for part in (drawn, str(report), covered) if part)
 
@@ -339,6 +347,17 @@ def _interval_coverage(Y: np.ndarray, lower: np.ndarray, upper: np.ndarray) -> d
     size = np.where(known.any(axis=0), known.sum(axis=0), np.nan)
     share = np.sum((lower <= Y) & (upper >= Y), axis=0) / size
     return {"coverage": share, "standard_error": np.sqrt(share * (1 - share) / size)}
+
+
+def _kind_of_intervals(model: Any, encoding: Encoding, coverage: float) -> str:
+    """Whether they are conformal, which takes enough calibration rows of each target."""
+    own, names = "the model's own quantiles", np.array(encoding.target_names)
+    if model.calibration_ is None:
+        return own
+    conformal = np.isfinite(model.calibration_.radius(coverage, joint=False))
+    if conformal.all() or not conformal.any():
+        return "conformal" if conformal.all() else own
+    return f"conformal for {', '.join(names[conformal])}; {own} for {', '.join(names[~conformal])}"
 
 
 def _coverage_line(encoding: Encoding, intervals: dict[str, np.ndarray], coverage: str) -> str:

@@ -300,7 +300,9 @@ def axes_of(S: Array) -> Array:
     # The axis that was added stays an axis of its own: it is left out wherever it is now.
     if n % 2:
         place = jnp.argmax(jnp.abs(U[..., -1, :]), axis=-1)
-        U = jnp.take_along_axis(U, (jnp.arange(n) + (jnp.arange(n) >= place[..., None]))[..., None, :], axis=-1)
+        column = _axis(n, S.ndim - 1)
+        column = jnp.where(column < place[..., None], column, column + 1)
+        U = jnp.take_along_axis(U, jnp.broadcast_to(column[..., None, :], (*S.shape[:-1], n)), axis=-1)
     return U[..., :n, :]
 
 

@@ -1,7 +1,10 @@
 """`MDERRegressor`: units, shapes, missing targets, uncertainty, calibration, and life with scikit-learn."""
 
 import copy
+import os
 import pickle
+import subprocess
+import sys
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 
@@ -18,8 +21,8 @@ from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 
 import mder_jax as mder
-from mder_jax import MDERRegressor, Mixture, StudentT, _calibrated
-from mder_jax._predictor import Region
+from mder_jax import MDERRegressor, Mixture, StudentT
+from mder_jax._predictor import Region, standardizer_of
 
 SMALL = {"hidden_layer_sizes": (16,), "members": 3, "max_iter": 40, "learning_rate_init": 0.02, "random_state": 0}
 
@@ -252,10 +255,17 @@ def test_distributions_of_targets_beyond_single_precision_say_so(model, data):
         tiny.predict_dist(data[0])
 
 
-def test_rows_far_beyond_the_training_data_give_no_warning(model):
-    assert model.predict(np.full((1, 3), 1e38)).shape == (1, 2)
-    with pytest.raises(ValueError, match="a region needs a positive definite predictive covariance"):
-        model.predict_interval(np.full((1, 3), 1e38), joint=True)
+def test_rows_far_beyond_the_training_data_give_no_warning(model, data):
+    far = np.full((1, 3), 1e38)
+    assert model.predict(far).shape == (1, 2)
+    region = model.predict_interval(np.vstack([far, data[0][:2]]), joint=True)
+    assert np.isinf(region.radius).tolist() == [True, False, False] and np.isinf(region.log_volume()[0])
+    assert region.contains([[5.0, 1e9], [0.0, 1e9], [0.0, 1e9]]).tolist() == [True, False, False]
+    alone = model.predict_interval(data[0][:2], joint=True)
+    np.testing.assert_allclose(region.radius[1:], alone.radius, rtol=1e-6)
+    calibrated = copy.deepcopy(model).calibrate(*table(seed=5, rows=40))
+    lower, upper = calibrated.predict_interval(np.vstack([far, data[0][:1]]))
+    assert np.isinf(lower[0]).all() and np.isinf(upper[0]).all() and np.isfinite([lower[1], upper[1]]).all()
 
 
 @pytest.mark.slow
@@ -297,10 +307,10 @@ def test_calibration_is_applied_everywhere_and_can_be_redone(data):
 
 
 def test_conformal_coverage_that_the_rows_cannot_give_says_so(data):
-    model = MDERRegressor(**SMALL | {"max_iter": 3}).fit(*data).calibrate(data[0][:15], data[1][:15])
-    with pytest.warns(UserWarning, match="needs 99 calibration rows, and 15 are there"):
+    model = MDERRegressor(**SMALL | {"max_iter": 3}).fit(*data).calibrate(*table(rows=15, seed=5))
+    with pytest.warns(UserWarning, match="needs 99 calibration rows; 15 are there: the model's own"):
         assert np.isfinite(model.predict_interval(data[0], 0.99).lower).all()
-    assert str(model.calibration_).endswith("not checked, which takes 40 rows")
+    assert str(model.calibration_).endswith("not checked, which takes 40 new rows")
 
 
 @pytest.mark.slow
@@ -384,11 +394,147 @@ def test_pictures(model):
         model.plot(X, Y, "pie")
 
 
-def test_coverage_is_checked_on_the_rows_that_did_not_calibrate():
-    rows, random = 400, np.random.default_rng(0)
-    t = StudentT(np.full((1, rows), 30.0), np.zeros((1, rows, 1)), np.ones((1, rows, 1, 1)))
-    y = random.normal(size=(rows, 1)) * np.where(np.arange(rows) % 2, 10.0, 1.0)[:, None]
-    found = _calibrated.calibrate(jax.tree.map(np.float32, Mixture(t)), np.float32(y), "likelihood", False)
-    before, scaled, conformal = found.checks[1].interval  # one half is ten times as wide as the other half was told
+def test_coverage_is_checked_on_the_rows_that_did_not_calibrate(model):
+    """Each half is told the scale of the other: drawn so that one is ten times as wide."""
+    X, _ = table(rows=400, seed=9)
+    order = np.random.default_rng(0).permutation(400)
+    u = model.predict_uncertainty(X)
+    noise = np.random.default_rng(1).normal(size=(400, 2)) * u.std
+    noise[order[:200]] *= 10
+    (_, check) = copy.deepcopy(model).calibrate(X, u.mean + noise).calibration_.checks
+    before, scaled, conformal = check.interval
     assert 0.5 < before < 0.6 and 0.5 < scaled < 0.6 and 0.5 < conformal < 0.6
-    assert found.checks[1].rows == rows and found.checks[1].error == pytest.approx(np.sqrt(0.09 / rows))
+    assert check.rows == check.region_rows == 400 and check.error == pytest.approx(np.sqrt(0.09 / 400))
+
+
+def test_targets_of_a_data_frame_are_found_by_name(data):
+    X, Y = data
+    frame = pd.DataFrame(Y, columns=["a", "b"])
+    model = MDERRegressor(**SMALL).fit(X, frame)
+    turned, polars = frame[["b", "a"]], pl.DataFrame({"b": Y[:, 1], "a": Y[:, 0]})
+    for other in (turned, polars):
+        assert model.score(X, other) == model.score(X, frame) == model.score(X, Y)
+        np.testing.assert_array_equal(model.log_prob(X, other), model.log_prob(X, frame))
+        assert mder.metrics.nll_scorer(model, X, other) == mder.metrics.nll_scorer(model, X, frame)
+        points = [model.plot(X, y, "predicted_observed", target=1).lines[-1].get_ydata() for y in (other, frame)]
+        np.testing.assert_array_equal(*points)
+    new_X, new_Y = table(seed=1)
+    new = pd.DataFrame(new_Y, columns=["a", "b"])
+    scale = model.calibrate(new_X, new[["b", "a"]]).calibration_.fit.scale
+    assert scale == model.calibrate(new_X, new).calibration_.fit.scale
+    for wrong in (new.rename(columns={"b": "c"}), new.assign(c=1.0)):
+        with pytest.raises(ValueError, match=r"y must have the targets of the fit, \['a', 'b'\], in any order"):
+            model.calibrate(new_X, wrong)
+
+
+@pytest.mark.parametrize(
+    "second, message",
+    [
+        (lambda y: np.full_like(y, 5.0), "target 'y1' is 5 in every row; leave it out"),
+        (lambda y: y, "target 'y1' is a linear function of 'y0'; leave it out"),
+        (lambda y: 2 * y + 3, "target 'y1' is a linear function of 'y0'; leave it out"),
+    ],
+)
+def test_degenerate_targets_are_noticed(data, second, message):
+    y = data[1][:, 0]
+    tiny = MDERRegressor(**SMALL | {"max_iter": 2})
+    with pytest.warns(UserWarning, match=message):
+        tiny.fit(data[0], np.stack([y, second(y)], axis=1))
+
+
+def test_a_sum_of_targets_is_noticed_and_strong_correlation_is_not(data):
+    (X, Y), tiny = data, MDERRegressor(**SMALL | {"max_iter": 2})
+    z = (Y - Y.mean(axis=0)) / Y.std(axis=0)
+    names = ["a", "b", "sum"]
+    gaps = np.column_stack([z, z.sum(axis=1)])
+    gaps[::3, 0] = np.nan
+    with pytest.warns(UserWarning, match="target 'sum' is a linear function of 'a', 'b'"):
+        tiny.fit(X, pd.DataFrame(gaps, columns=names))
+    close = z[:, :1] + 1e-3 * np.random.default_rng(0).normal(size=(len(z), 1))
+    tiny.fit(X, np.column_stack([z, close]))
+
+
+def test_a_refused_fit_leaves_the_model_as_it_was(data):
+    X, Y = data
+    model = MDERRegressor(**SMALL | {"max_iter": 2}).fit(X, Y)
+    before = model.predict(X)
+    for wrong_X, wrong_Y in ((np.hstack([X, X]), np.full_like(Y, np.nan)), (X[:, :2], Y[:10]), (X, Y * np.inf)):
+        with pytest.raises(ValueError):
+            model.fit(wrong_X, wrong_Y)
+        np.testing.assert_array_equal(model.predict(X), before)
+        assert model.n_features_in_ == 3
+
+
+def test_a_column_that_never_changed_in_training_does_not_move_predictions(data):
+    X, Y = data
+    constant = np.column_stack([X, np.full(len(X), 7.0)])
+    for standardize in (True, False):
+        scaled = (Y - Y.mean(axis=0)) / Y.std(axis=0)
+        model = MDERRegressor(**SMALL | {"max_iter": 2, "standardize": standardize}).fit(constant, scaled)
+        moved = constant.copy()
+        moved[:, 3] = 1e6
+        np.testing.assert_array_equal(model.predict(moved), model.predict(constant))
+
+
+def test_a_spread_of_few_ulp_is_none_and_of_three_digits_is_one():
+    rng = np.random.default_rng(0)
+    noise = rng.normal(size=(100, 1))
+    wide, rounding = 1e9 + 1e-4 * noise, 0.1 + 1e-17 * rng.integers(0, 3, size=(100, 1))
+    assert standardizer_of(wide).std[0] == pytest.approx(1e-4, rel=0.2)
+    assert standardizer_of(rounding, constant=np.inf).std[0] == np.inf
+
+
+def test_a_warm_start_says_what_differs_and_holds_out_the_same_rows(data):
+    X, Y = data
+    model = MDERRegressor(**SMALL | {"max_iter": 2, "warm_start": True, "random_state": None}).fit(X, Y)
+    seed = model.seed_
+    assert model.fit(X, Y).seed_ == seed
+    with pytest.raises(ValueError, match="networks of the last fit, which are 3; members is 4 now"):
+        model.set_params(members=4).fit(X, Y)
+    with pytest.raises(ValueError, match="standardize was True then and is False now"):
+        model.set_params(members=3, standardize=False).fit(X, Y)
+
+
+@pytest.mark.parametrize("scorer", ["nll_scorer", "crps_scorer", "energy_scorer"])
+def test_scorers_do_not_lose_the_digits_of_targets_far_from_zero(scorer):
+    rng = np.random.default_rng(0)
+    X = rng.normal(size=(60, 2))
+    y = X[:, :1] + 0.3 * rng.normal(size=(60, 1))
+    scores = {}
+    for shift, unit in ((0.0, 1.0), (1e8, 1.0), (0.0, 1e-20)):
+        model = MDERRegressor(**SMALL | {"max_iter": 3}).fit(X, unit * y + shift)
+        scores[shift, unit] = getattr(mder.metrics, scorer)(model, X, unit * y + shift)
+    assert scores[1e8, 1.0] == pytest.approx(scores[0.0, 1.0], abs=1e-4)
+    tiny = scores[0.0, 1e-20] - (np.log(1e20) if scorer == "nll_scorer" else 0.0)
+    tiny = tiny if scorer == "nll_scorer" else tiny * 1e20
+    assert tiny == pytest.approx(scores[0.0, 1.0], abs=1e-4)
+    if scorer == "nll_scorer":
+        model = MDERRegressor(**SMALL | {"max_iter": 3}).fit(X, y)
+        assert scores[0.0, 1.0] == pytest.approx(model.log_prob(X, y).mean(), abs=1e-5)
+
+
+DEVICES = """
+import jax, numpy as np
+{before}
+from mder_jax import MDERRegressor
+X = np.random.default_rng(0).normal(size=(20, 1))
+MDERRegressor(hidden_layer_sizes=(2,), members=1, max_iter=1).fit(X, X)
+print(jax.device_count("cpu"))
+"""
+
+
+@pytest.mark.parametrize(
+    "before, variables, count",
+    [
+        ("", {"JAX_NUM_CPU_DEVICES": "1"}, 1),
+        pytest.param("", {"JAX_NUM_CPU_DEVICES": "3"}, 3, marks=pytest.mark.slow),
+        pytest.param("", {"XLA_FLAGS": "--xla_force_host_platform_device_count=3"}, 3, marks=pytest.mark.slow),
+        pytest.param("jax.config.update('jax_num_cpu_devices', 3)", {}, 3, marks=pytest.mark.slow),
+        pytest.param("", {}, len(os.sched_getaffinity(0)), marks=pytest.mark.slow),
+    ],
+)
+def test_fit_uses_all_cores_unless_it_was_told_otherwise(before, variables, count):
+    kept = {name: value for name, value in os.environ.items() if name not in ("JAX_NUM_CPU_DEVICES", "XLA_FLAGS")}
+    command = [sys.executable, "-c", DEVICES.format(before=before)]
+    said = subprocess.run(command, env={**kept, **variables}, capture_output=True, text=True, check=True)
+    assert said.stdout.split() == [str(count)]

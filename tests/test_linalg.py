@@ -88,3 +88,18 @@ def test_many_matrices_in_one_program_do_not_hang():
         return sum(jnp.sum(linalg.cholesky(linalg.gram(L[i]))) + jnp.sum(linalg.triangularise(L[i])) for i in range(4))
 
     assert jnp.isfinite(total(L))
+
+
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+@pytest.mark.parametrize("n", [1, 2, 3, 4, 7, long(16), long(31), long(32)])
+def test_axes_of_a_symmetric_matrix_are_numpys(n, dtype):
+    B = np.random.default_rng(n).normal(size=(6, n, n)).astype(dtype)
+    S = B @ B.swapaxes(1, 2)
+    S[0], S[1], S[2] = 3 * np.eye(n), 0.0, np.diag(np.arange(n))  # equal, no and given axes
+    U = np.asarray(jax.jit(linalg.axes_of)(S))
+    small = 20 * n * np.finfo(dtype).eps
+    turned = U.swapaxes(1, 2) @ S @ U
+    values = np.diagonal(turned, axis1=1, axis2=2)
+    np.testing.assert_allclose(U.swapaxes(1, 2) @ U, np.broadcast_to(np.eye(n), S.shape), atol=small)
+    np.testing.assert_allclose(turned, values[..., None] * np.eye(n), atol=small * np.abs(S).max())
+    np.testing.assert_allclose(np.sort(values, axis=1), np.linalg.eigvalsh(S), atol=small * np.abs(S).max())

@@ -272,3 +272,42 @@ def test_killed_while_it_saves_there_is_always_a_whole_file(kills, content, tmp_
 def test_a_file_that_does_not_tell_how_the_factor_is_packed_has_it_as_in_the_paper(model, tmp_path):
     path = resealed(model, tmp_path, lambda document: document["design"].pop("relative"))
     assert model.predictor_.design.relative and not MDERRegressor.load(path).predictor_.design.relative
+
+
+def test_saving_again_keeps_what_the_file_held_besides(model, tmp_path):
+    model.save(tmp_path / "first.mder", extra={"columns": ["a"]})
+    MDERRegressor.load(tmp_path / "first.mder").save(tmp_path / "second.mder")
+    assert MDERRegressor.load(tmp_path / "second.mder").extra_ == {"columns": ["a"]}
+    MDERRegressor.load(tmp_path / "first.mder").save(tmp_path / "third.mder", extra={})
+    assert MDERRegressor.load(tmp_path / "third.mder").extra_ == {}
+
+
+def test_what_could_not_be_read_again_is_not_written(model, tmp_path, monkeypatch):
+    with pytest.raises(ValueError, match=r"the document takes 1\d,\d{3},\d{3} bytes; of more than 16,777,216"):
+        model.save(tmp_path / "model.mder", extra={"note": "x" * 17_000_000})
+    monkeypatch.setattr(persistence, "MODEL_BYTES", 1000)
+    with pytest.raises(ValueError, match="the file would have .* bytes; of more than 1,000 `load` reads none"):
+        model.save(tmp_path / "model.mder")
+    assert not os.listdir(tmp_path)
+
+
+def test_the_rows_of_the_fit_are_remembered_and_checked(model, tmp_path):
+    path = tmp_path / "model.mder"
+    model.save(path)
+    loaded = MDERRegressor.load(path)
+    np.testing.assert_array_equal(loaded.trained_rows_.hashes, model.trained_rows_.hashes)
+    assert loaded.trained_rows_.rows == 80 and loaded.trained_rows_.repeated == 0
+    older = resealed(model, tmp_path, lambda document: document.pop("trained_rows"))
+    assert MDERRegressor.load(older).trained_rows_ is None
+    for wrong in ({"rows": 0, "repeated": 0.0}, {"rows": 80, "repeated": 2.0}, {"rows": "x", "repeated": 0.0}):
+        broken = resealed(model, tmp_path, lambda document, wrong=wrong: document["trained_rows"].update(wrong))
+        with pytest.raises(ModelFileError, match="trained rows must be hashes"):
+            MDERRegressor.load(broken)
+
+
+def test_an_export_says_which_targets_float32_does_not_resolve(tmp_path):
+    random = np.random.default_rng(0)
+    X, y = random.normal(size=(30, 2)), 2020.5 + 0.001 * random.normal(size=30)
+    tiny = MDERRegressor((4,), members=1, max_iter=1, random_state=0)
+    with pytest.warns(UserWarning, match=r"target 0 is 2020\.5 ± 0\.00\d+, which float32 does not resolve"):
+        tiny.fit(X, y).export(tmp_path / "model.jaxexp")

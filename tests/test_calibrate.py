@@ -1,0 +1,164 @@
+"""`MDERRegressor.calibrate` protects its user: few rows, trained rows, gaps, factors that nothing determines."""
+
+import copy
+import warnings
+
+import numpy as np
+import pytest
+
+from mder_jax import MDERRegressor, _trained_rows
+
+SMALL = {"hidden_layer_sizes": (8,), "members": 3, "max_iter": 15, "random_state": 0}
+
+
+def table(rows, seed=0):
+    rng = np.random.default_rng(seed)
+    X = rng.normal(size=(rows, 2))
+    return X, X @ [[1.0, 0.5], [0.0, 1.0]] + 0.5 * rng.normal(size=(rows, 2))
+
+
+@pytest.fixture(scope="module")
+def trained():
+    return MDERRegressor(**SMALL).fit(*table(120))
+
+
+@pytest.fixture
+def model(trained):
+    return copy.deepcopy(trained)
+
+
+@pytest.mark.parametrize("method", ["likelihood", "posterior"])
+@pytest.mark.parametrize("rows", [1, 2, 9])
+def test_few_rows_leave_the_scale_as_it_is(model, rows, method):
+    new = table(50, seed=1)[0]
+    before = model.predict_interval(new)
+    with pytest.warns(UserWarning, match=f"^{rows} calibration rows? do not determine the scale.*give at least 10"):
+        model.calibrate(*table(rows, seed=2), method=method)
+    assert model.calibration_.fit.scale == (1.0, 1.0) and "do not determine" in str(model.calibration_)
+    if rows < 9:
+        with pytest.warns(UserWarning, match="needs 9 calibration rows"):
+            after = model.predict_interval(new)
+        np.testing.assert_array_equal(after.upper, before.upper)
+
+
+def test_enough_rows_set_the_scale_without_a_word(model):
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        model.calibrate(*table(10, seed=2))
+    assert model.calibration_.fit.scale.within != 1
+
+
+def test_a_factor_that_nothing_determines_is_left_out_and_regions_are_still_conformal(model):
+    """Targets that are exactly the predicted mean: the likelihood has no maximum."""
+    X, _ = table(60, seed=3)
+    with pytest.warns(UserWarning, match="scale of the covariance stays as it is: the likelihood has no maximum"):
+        model.calibrate(X, model.predict(X))
+    assert model.calibration_.fit.scale == (1.0, 1.0) and len(model.calibration_.joint_scores) == 60
+    assert model.predict_interval(X, joint=True).contains(model.predict(X)).all()
+
+
+def test_separate_factors_do_not_fail_because_of_the_check(model):
+    """The halves of the check have a quarter of the rows for each purpose."""
+    for seed in range(3):
+        X, Y = table(60, seed=seed + 10)
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # that a factor was left as it is
+            model.calibrate(X, Y, separate=True)
+        assert len(model.calibration_.checks) == 2 and len(model.calibration_.joint_scores) == 30
+
+
+def test_wrong_methods_are_still_refused(model):
+    with pytest.raises(ValueError, match="method must be 'likelihood', 'pull' or 'posterior'"):
+        model.calibrate(*table(3, seed=1), method="guess")
+    with pytest.raises(ValueError, match="pulls see only the total covariance"):
+        model.calibrate(*table(30, seed=1), method="pull", separate=True)
+    assert model.calibration_ is None
+
+
+def test_rows_of_the_fit_are_refused_and_some_of_them_are_said(model, tmp_path):
+    X, Y = table(120)
+    with pytest.raises(ValueError, match="120 of these 120 rows are rows of the fit.*has not seen"):
+        model.calibrate(X, Y)
+    model.save(tmp_path / "model.mder")
+    loaded = MDERRegressor.load(tmp_path / "model.mder")
+    with pytest.raises(ValueError, match="60 of these 60 rows"):
+        loaded.calibrate(X[::2].astype(np.float64), Y[::2])
+    assert model.calibration_ is None
+    new_X, new_Y = table(80, seed=4)
+    with pytest.warns(UserWarning, match="20 of these 100 rows are rows of the fit, so the coverage is not checked"):
+        model.calibrate(np.vstack([new_X, X[:20]]), np.vstack([new_Y, Y[:20]]))
+    assert not model.calibration_.checks and "rows of the fit" in str(model.calibration_)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        model.calibrate(new_X, new_Y)
+        model.calibrate(X[:50], Y[:50] + 1e-9)  # the same inputs measured again are new rows
+    assert model.calibration_.checks
+
+
+def test_equal_rows_of_categories_are_not_taken_for_rows_of_the_fit():
+    rng = np.random.default_rng(0)
+    X, Y = rng.integers(0, 3, size=(400, 2)).astype(float), rng.integers(0, 4, size=(400, 1)).astype(float)
+    trained = _trained_rows.remember(X[:200], Y[:200])
+    found, share = _trained_rows.found_among(trained, X[200:], Y[200:])
+    assert found > 190 and share == 0 and trained.repeated > 0.95
+    mixed = np.hstack([X, np.round(rng.normal(size=(400, 1)), 1)])  # some rows are equal by chance
+    trained = _trained_rows.remember(mixed[:200], Y[:200])
+    assert 0.05 < trained.repeated < 0.6
+    assert _trained_rows.found_among(trained, mixed[200:], Y[200:])[1] == 0
+    assert _trained_rows.found_among(trained, mixed[:200], Y[:200])[1] == pytest.approx(1 - trained.repeated)
+
+
+def test_large_fits_are_remembered_by_some_of_their_rows(monkeypatch):
+    monkeypatch.setattr(_trained_rows, "MOST", 1000)
+    X, Y = table(20_000)
+    trained = _trained_rows.remember(X, Y)
+    assert len(trained.hashes) == 1000 and trained.rows == 20_000
+    assert _trained_rows.found_among(trained, X[:5000], Y[:5000])[1] == pytest.approx(1, abs=0.3)
+    assert _trained_rows.found_among(trained, *table(5000, seed=1)) == (0, 0.0)
+
+
+def test_hashes_tell_rows_apart_and_not_zeros_or_gaps():
+    rows = np.array([[0.0, 1.0], [-0.0, 1.0], [1.0, 0.0], [np.nan, 1.0], [-np.nan, 1.0]])
+    hashes = _trained_rows.hashes_of(rows, np.zeros((5, 0)))
+    assert hashes[0] == hashes[1] != hashes[2] and hashes[3] == hashes[4] != hashes[0]
+    many = np.random.default_rng(0).integers(0, 1000, size=(50_000, 3)).astype(float)
+    assert len(np.unique(_trained_rows.hashes_of(many, many[:, :0]))) == len(np.unique(many, axis=0))
+
+
+def test_the_check_with_missing_targets_counts_what_is_there(model):
+    """The second target is there in every other row: the joint coverage was 0 and the intervals 67 % at 50 %."""
+    X, Y = table(400, seed=5)
+    Y[::2, 1] = np.nan
+    checks = model.calibrate(X, Y).calibration_.checks
+    for check in checks:
+        assert abs(check.interval[2] - check.nominal) < 4 * check.error
+        assert abs(check.region[2] - check.nominal) < 4 * check.region_error
+        assert check.rows == 400 and check.region_rows == 200
+        assert check.region_error == pytest.approx(np.sqrt(check.nominal * (1 - check.nominal) / 200))
+    Y[20:, 1] = np.nan  # 10 complete rows: too few in either half for a region of 90 %
+    at_half, at_ninety = model.calibrate(X, Y).calibration_.checks
+    assert at_half.region_rows == 10 and np.isnan(at_ninety.region[2]) and 0 <= at_half.region[2] <= 1
+    assert "–" in str(model.calibration_)
+
+
+def test_rows_without_a_finite_prediction_are_left_out(model):
+    X, Y = table(50, seed=6)
+    X[7] = 1e37
+    with pytest.warns(UserWarning, match="1 of 50 rows have no finite prediction and are left out"):
+        model.calibrate(X, Y)
+    assert len(model.calibration_.joint_scores) == 49
+    with pytest.raises(ValueError, match="at least one row with an observed target"):
+        model.calibrate(X, np.full_like(Y, np.nan))
+
+
+def test_calibrating_on_one_row_does_not_shorten_intervals(trained):
+    """Before, 40 calibrations on one row each gave factors from 0.0004 to 6.5 and 70 % in 90 % intervals."""
+    new = table(300, seed=7)
+    held = []
+    for seed in range(10):
+        model = copy.deepcopy(trained)
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            lower, upper = model.calibrate(*table(1, seed=20 + seed)).predict_interval(new[0])
+        held.append(((lower <= new[1]) & (new[1] <= upper)).mean())
+    assert np.ptp(held) == 0 and held[0] > 0.8
