@@ -131,15 +131,10 @@ def _shows_progress(options: argparse.Namespace) -> bool:
 @contextlib.contextmanager
 def _checkpoint(options: argparse.Namespace) -> Iterator[pathlib.Path]:
     """The directory of checkpoints. Unless the user named it, it is removed after success, and if it was of no use."""
-    own = options.checkpoint is None
-    directory = options.out.with_name(options.out.name + ".checkpoint") if own else options.checkpoint
+    own, directory = options.own_checkpoint, options.checkpoint
     before = directory.exists()
     try:
         yield directory
-    except KeyboardInterrupt:
-        if directory.exists():
-            raise KeyboardInterrupt(f"interrupted; the same command goes on from {directory}") from None
-        raise
     except ValueError as error:
         if own and not before:
             shutil.rmtree(directory, ignore_errors=True)
