@@ -3,10 +3,8 @@
 import json
 import pathlib
 import re
-import signal
 import subprocess
 import sys
-import time
 from types import SimpleNamespace
 
 import jax
@@ -421,42 +419,6 @@ def test_an_interrupted_prediction_leaves_nothing(trained, run, tmp_path, monkey
 
 def command(*arguments):
     return [sys.executable, "-m", "mder_jax.cli", *map(str, arguments)]
-
-
-@pytest.mark.slow
-def test_an_interrupted_training_goes_on_to_the_same_model(tmp_path):
-    """A real Ctrl-C after the first checkpoint; then the same command; then a run that was not interrupted."""
-    frame(2000, seed=0).to_csv(tmp_path / "train.csv", index=False)
-    start = [
-        "train",
-        tmp_path / "train.csv",
-        "--targets",
-        "a,b",
-        "--exclude",
-        "id",
-        "--members",
-        "2",
-        "--epochs",
-        "400",
-    ]
-    first = command(*start, "--out", tmp_path / "m.mder")
-    process = subprocess.Popen(first, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
-    deadline = time.monotonic() + 240
-    checkpoints = tmp_path / "m.mder.checkpoint"
-    while not any(path.name.isdigit() for path in checkpoints.glob("*")) and time.monotonic() < deadline:
-        time.sleep(0.05)
-    process.send_signal(signal.SIGINT)
-    said, error = process.communicate(timeout=120)
-    check((process.returncode, said, error), 130, "the same command goes on from")
-    assert names(tmp_path) == ["m.mder.checkpoint", "train.csv"]
-    again = subprocess.run([*first, "--json"], capture_output=True, text=True, check=True)
-    assert json.loads(again.stdout)["rows"] == 2000
-    subprocess.run(command(*start, "--out", tmp_path / "whole.mder"), check=True, capture_output=True)
-    assert names(tmp_path) == ["m.mder", "train.csv", "whole.mder"]
-    outs = [tmp_path / "m.csv", tmp_path / "whole.csv"]
-    for out in outs:
-        subprocess.run(command("predict", out.with_suffix(".mder"), tmp_path / "train.csv", "-o", out), check=True)
-    assert outs[0].read_bytes() == outs[1].read_bytes()
 
 
 @pytest.mark.parametrize("arguments", [["--help"], ["train", "--help"], ["info", "-h"]])
