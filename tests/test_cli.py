@@ -1,6 +1,7 @@
 """The command line: what it writes, what it says, its exit codes, and that nothing half-written stays behind."""
 
 import json
+import os
 import pathlib
 import re
 import subprocess
@@ -446,14 +447,12 @@ def test_tables_are_looked_at_before_jax_is_imported():
 
 def test_a_reader_that_has_seen_enough():
     script = "import sys; from mder_jax import cli; cli._run = lambda _: print('x' * 100_000, flush=True); "
-    process = subprocess.Popen(
-        [sys.executable, "-c", script + "sys.exit(cli.main(['info', 'm']))"],
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-    )
-    process.stdout.close()
-    assert process.wait() == 1 and process.stderr.read() == b""
-    process.stderr.close()
+    reader, writer = os.pipe()
+    os.close(reader)
+    command = [sys.executable, "-c", script + "sys.exit(cli.main(['info', 'm']))"]
+    done = subprocess.run(command, stdout=writer, stderr=subprocess.PIPE)
+    os.close(writer)
+    assert (done.returncode, done.stderr) == (1, b"")
 
 
 def test_info_says_the_first_things_as_text_and_all_as_json(trained, run):
