@@ -36,10 +36,9 @@ def train(options: argparse.Namespace) -> Result:
     model, extra = _estimator().MDERRegressor(**_settings(options)), {"encoding": encoding.to_json()}
     with _checkpoint(options) as directory:
         model.fit(data.X, data.Y, checkpoint=directory)
-        _save(model, options.out, extra)  # before calibrating, which may fail
         if held_out is not None:
-            _calibrate(model, held_out, options.out)
-            _save(model, options.out, extra)
+            _calibrate(model, held_out, options.out, extra)
+        _save(model, options.out, extra)
     missing = sum(int(np.isnan(part.Y).sum()) for part in (data, held_out) if part is not None)
     result = {
         "model": str(options.out),
@@ -92,10 +91,12 @@ def _save(model: Any, path: pathlib.Path, extra: dict[str, Any]) -> None:
         raise OSError(f"{path} could not be written ({error}); the trained model was saved as {spare}") from error
 
 
-def _calibrate(model: Any, held_out: Rows, path: pathlib.Path) -> None:
+def _calibrate(model: Any, held_out: Rows, path: pathlib.Path, extra: dict[str, Any]) -> None:
+    """Calibrate; if that fails, save the model as it is, so that the training was not in vain."""
     try:
         model.calibrate(held_out.X, held_out.Y)
     except ValueError as error:
+        _save(model, path, extra)
         raise ValueError(f"{error}; the trained model is in {path}, not calibrated") from error
 
 
@@ -216,16 +217,10 @@ def _shows_progress(options: argparse.Namespace) -> bool:
 @contextlib.contextmanager
 def _checkpoint(options: argparse.Namespace) -> Iterator[pathlib.Path]:
     """The directory of checkpoints. Unless the user named it, it is removed after success, and if it was of no use."""
-    own = options.checkpoint is None
-    directory = options.out.with_name(options.out.name + ".checkpoint") if own else options.checkpoint
+    own, directory = options.own_checkpoint, options.checkpoint
     before = directory.exists()
     try:
         yield directory
-    except KeyboardInterrupt:
-        if directory.exists():
-            again = "the same command, with --force," if options.out.exists() else "the same command"
-            raise KeyboardInterrupt(f"interrupted; {again} goes on from {directory}") from None
-        raise
     except ValueError as error:
         if own and not before and not any(path.name.isdigit() for path in directory.glob("*")):
             shutil.rmtree(directory, ignore_errors=True)

@@ -6,6 +6,8 @@ import pathlib
 import secrets
 from collections.abc import Iterator
 
+from mder_jax import _interrupts
+
 DRAFT = ".draft-"
 
 
@@ -19,16 +21,20 @@ def draft(path: pathlib.Path) -> Iterator[pathlib.Path]:
     path = behind_links(path)
     beside = path.with_name(f"{DRAFT}{secrets.token_hex(4)}{path.suffix}")
     try:
+        _interrupts.drafts.add(beside)
         yield beside
         if beside.exists():
             with beside.open("rb+") as file:
                 os.fsync(file.fileno())
-            os.replace(beside, path)
+            with _interrupts.deferred():
+                os.replace(beside, path)
+                _interrupts.written[:] = [path]
     except OSError as error:
         error.filename = error.filename or str(path)
         raise
     finally:
         beside.unlink(missing_ok=True)
+        _interrupts.drafts.discard(beside)
 
 
 def behind_links(path: pathlib.Path) -> pathlib.Path:

@@ -22,6 +22,7 @@ from jax.sharding import PartitionSpec as P
 from mder_jax import _files, persistence
 from mder_jax._arrays import check_type, is_whole
 from mder_jax._devices import AXIS, Layout, fetch
+from mder_jax._interrupts import deferred
 from mder_jax._job import Job, PerMember, make_job, on_host, take
 from mder_jax._problem import Loss, Settings, check_finite, check_validation
 from mder_jax._run import Ensemble, Progress, Run
@@ -154,15 +155,16 @@ def _drive(
     due = [*([intervals.callback] if callback else []), *([intervals.checkpoint] if store else [])]
     try:
         while run.unfinished:
-            start, clock = run.epoch, time.perf_counter()
-            run.advance(intervals.end_of_chunk(run.epoch, length, *due))
-            done, seconds = run.epoch - start, time.perf_counter() - clock
-            if alone:
-                length = max(1, min(2 * length, math.ceil(done * CHUNK_SECONDS / seconds)))
-            if bar:
-                bar(run)
-            if store and run.epoch % intervals.checkpoint == 0:
-                store.save(run.epoch, run.leaves())
+            with deferred():
+                start, clock = run.epoch, time.perf_counter()
+                run.advance(intervals.end_of_chunk(run.epoch, length, *due))
+                done, seconds = run.epoch - start, time.perf_counter() - clock
+                if alone:
+                    length = max(1, min(2 * length, math.ceil(done * CHUNK_SECONDS / seconds)))
+                if bar:
+                    bar(run)
+                if store and run.epoch % intervals.checkpoint == 0:
+                    store.save(run.epoch, run.leaves())
             is_due = run.epoch % intervals.callback == 0 or not run.unfinished
             if callback and is_due and callback(run.progress()):
                 break

@@ -12,6 +12,7 @@ import jax
 import numpy as np
 
 from mder_jax._files import as_path, write_whole
+from mder_jax._interrupts import deferred
 
 __all__ = ["ModelFileError", "load", "save"]
 
@@ -149,13 +150,14 @@ def _digest(text: str, arrays: dict[str, np.ndarray]) -> str:
 
 
 class Checkpoints:
-    """Checkpoints of one run in a directory, written by orbax: each appears whole or not at all.
+    """Checkpoints of one run in a directory, written by orbax: each appears whole or not at all, and Ctrl-C waits.
 
     Args:
       directory: made if it is not there; relative paths work.
       identity: what the run is, as text by name. A directory that holds another run is refused, the difference named.
     """
 
+    @deferred()
     def __init__(self, directory: str | pathlib.Path, identity: dict[str, str]) -> None:
         import orbax.checkpoint as ocp
 
@@ -168,6 +170,7 @@ class Checkpoints:
         self._directory = directory
         self._refuse_another_run()
 
+    @deferred()
     def save(self, epoch: int, leaves: list[np.ndarray]) -> None:
         """Write the arrays of a state after so many epochs; the two latest are kept. A full disk only warns."""
         if epoch in self._manager.all_steps():
@@ -185,6 +188,7 @@ class Checkpoints:
             failed = f"the checkpoint of epoch {epoch} could not be written to {self._directory} ({error})"
             warnings.warn(f"{failed}; training goes on", RuntimeWarning, stacklevel=2)
 
+    @deferred()
     def latest(self, like: list[np.ndarray]) -> tuple[int, list[np.ndarray]] | None:
         """The epoch and the arrays of the latest checkpoint that can be read, or None if there is none."""
         steps = sorted(self._manager.all_steps(), reverse=True)
@@ -203,6 +207,7 @@ class Checkpoints:
                 return epoch, [np.asarray(state[name]) for name, _ in _named(like)]
         return None
 
+    @deferred()
     def close(self) -> None:
         """Give up the directory."""
         self._manager.close()

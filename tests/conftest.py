@@ -1,5 +1,6 @@
 import jax
 import pytest
+from hypothesis import HealthCheck, settings
 
 # Strict on purpose: double precision is there, nothing is promoted or broadcast that the code does not spell out.
 jax.config.update("jax_enable_x64", True)
@@ -11,3 +12,7 @@ jax.config.update("jax_numpy_rank_promotion", "raise")
 with pytest.MonkeyPatch.context() as patch:
     patch.setenv("XLA_FLAGS", "--xla_backend_optimization_level=1")
     jax.devices()
+
+# The same examples every time, however long they take.
+settings.register_profile("same", derandomize=True, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+settings.load_profile("same")

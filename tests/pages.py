@@ -47,6 +47,6 @@ def browser_messages(path):
     shot = path.with_suffix(".shot.png")
     command = ["chromium", "--headless", "--no-sandbox", "--disable-gpu", "--enable-logging=stderr", "--v=0"]
     options = [f"--user-data-dir={path.parent}", "--window-size=400,800", f"--screenshot={shot}", path.as_uri()]
-    result = subprocess.run([*command, *options], capture_output=True, text=True, timeout=120, check=True)
+    result = subprocess.run([*command, *options], capture_output=True, text=True, check=True)
     assert shot.stat().st_size > 5000
     return re.findall(r"CONSOLE.*", result.stderr)

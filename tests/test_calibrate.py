@@ -51,7 +51,7 @@ def test_enough_rows_set_the_scale_without_a_word(model):
 def test_a_factor_that_nothing_determines_is_left_out_and_regions_are_still_conformal(model):
     """Targets that are exactly the predicted mean: the likelihood has no maximum."""
     X, _ = table(60, seed=3)
-    with pytest.warns(UserWarning, match="scale of the covariance stays as it is: the likelihood has no maximum"):
+    with pytest.warns(UserWarning, match=r"scale of the covariance stays as it is: (the likelihood|ln p)"):
         model.calibrate(X, model.predict(X))
     assert model.calibration_.fit.scale == (1.0, 1.0) and len(model.calibration_.joint_scores) == 60
     assert model.predict_interval(X, joint=True).contains(model.predict(X)).all()
@@ -77,7 +77,7 @@ def test_wrong_methods_are_still_refused(model):
 
 def test_rows_of_the_fit_are_refused_and_some_of_them_are_said(model, tmp_path):
     X, Y = table(120)
-    with pytest.raises(ValueError, match="120 of these 120 rows are rows of the fit.*has not seen"):
+    with pytest.raises(ValueError, match=r"120 of these 120 rows are rows of the fit.*has not seen"):
         model.calibrate(X, Y)
     model.save(tmp_path / "model.mder")
     loaded = MDERRegressor.load(tmp_path / "model.mder")

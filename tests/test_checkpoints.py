@@ -7,7 +7,6 @@ import signal
 import socket
 import subprocess
 import sys
-import time
 import types
 
 import jax
@@ -56,55 +55,65 @@ def interrupt(directory, epoch=5, **changes):
 
 
 WORKER = """
-import sys
+import os, signal, sys
 import jax, numpy as np, optax
 import mder_jax as mder
+
+calls, last = 0, int(sys.argv[3])
+
+def count(frame, event, _):
+    global calls
+    calls += event in ("call", "c_call")
+    if calls == last:
+        os.kill(os.getpid(), signal.SIGKILL)
+
+def look(progress):
+    print(progress.epoch, flush=True)
+    sys.setprofile(count)
 
 rng = np.random.default_rng(0)
 X = rng.normal(size=(60, 3)).astype(np.float32)
 Y = X.sum(1, keepdims=True) + 0.1 * rng.normal(size=(60, 1)).astype(np.float32)
 network = mder.mlp((8,), 1, dropout=0.1)
 result = mder.fit_ensemble(
-    jax.random.key(0), network, lambda f, y: ((f - y) ** 2)[:, 0], X, Y, members=3, epochs=600, batch_size=25,
-    optimizer=optax.adam(1e-3), bootstrap=True, validation=(X, Y), checkpoint=sys.argv[1] or None, checkpoint_every=5,
-    callback=lambda progress: print("epoch", progress.epoch, flush=True), callback_every=5, progress=False,
+    jax.random.key(0), network, lambda f, y: ((f - y) ** 2)[:, 0], X, Y, members=3, epochs=200, batch_size=25,
+    optimizer=optax.adam(1e-3), bootstrap=True, validation=(X, Y), checkpoint=sys.argv[1], checkpoint_every=5,
+    callback=look, callback_every=5, progress=False,
 )
+sys.setprofile(None)
+print(calls)
 np.savez(sys.argv[2], *jax.tree.leaves((result.params, result.history, result.best_epoch)))
 """
 
 
-def worker(tmp_path, directory, out, **options):
+def worker(tmp_path, directory, calls=-1):
+    """A run in a process that kills itself so many calls after its first epochs: exit code and what it printed."""
     environment = {
         **os.environ,
         "JAX_NUM_CPU_DEVICES": "2",
         "JAX_COMPILATION_CACHE_DIR": str(tmp_path / "cache"),
         "JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS": "0",
     }
-    command = [sys.executable, "-c", WORKER, str(directory), str(out)]
-    return subprocess.Popen(command, env=environment, stdout=subprocess.PIPE, text=True, cwd=tmp_path, **options)
+    command = [sys.executable, "-c", WORKER, directory, f"{directory}.npz", str(calls)]
+    done = subprocess.run(command, env=environment, stdout=subprocess.PIPE, text=True, cwd=tmp_path)
+    return done.returncode, [int(line) for line in done.stdout.split()]
 
 
-@pytest.mark.parametrize("wanted", [2, long(10)])
-def test_killed_at_random_moments_it_ends_with_the_same_parameters(tmp_path, wanted):
-    whole = worker(tmp_path, "", tmp_path / "whole.npz")
-    whole.communicate()
-    assert whole.returncode == 0
-    moments = np.random.default_rng()
-    kills, epochs = 0, []
-    while kills < wanted:
-        process = worker(tmp_path, "checkpoints", tmp_path / "resumed.npz")
-        epochs.append(int(process.stdout.readline().split()[1]))
-        time.sleep(moments.uniform(0, 0.4))
-        process.send_signal(signal.SIGKILL)
-        process.communicate()
-        assert process.returncode == -signal.SIGKILL, f"it ended before the kill, after {kills} kills at {epochs}"
-        kills += 1
-    assert epochs == sorted(epochs) and epochs[-1] > epochs[0], "each start goes on where a checkpoint left off"
-    final = worker(tmp_path, "checkpoints", tmp_path / "resumed.npz")
-    assert int(final.stdout.readline().split()[1]) > 5
-    final.communicate()
-    assert final.returncode == 0
-    whole, resumed = np.load(tmp_path / "whole.npz"), np.load(tmp_path / "resumed.npz")
+@pytest.mark.parametrize("kills", [2, long(10)])
+def test_killed_at_random_moments_it_ends_with_the_same_parameters(tmp_path, kills):
+    """Moments are numbers of calls: enough for two of the forty checkpoints, too few to come to the end."""
+    code, (*_, calls) = worker(tmp_path, "whole")
+    assert code == 0
+    starts = []
+    for share in np.random.default_rng(0).uniform(1 / 20, 1 / (kills + 2), kills):
+        code, (first, *_) = worker(tmp_path, "killed", int(share * calls))
+        starts.append(first)
+        assert code == -signal.SIGKILL, starts
+    code, (first, *_) = worker(tmp_path, "killed")
+    assert code == 0
+    starts.append(first)
+    assert starts == sorted(set(starts)), "each start goes on where a checkpoint left off"
+    whole, resumed = np.load(tmp_path / "whole.npz"), np.load(tmp_path / "killed.npz")
     assert set(whole) == set(resumed)
     for name in whole:
         np.testing.assert_array_equal(whole[name], resumed[name])
@@ -292,15 +301,16 @@ np.savez(out, params=result.params, train=result.history.train, outputs=mder.pre
 
 @pytest.mark.slow
 def test_two_processes_train_the_same_members_as_one(tmp_path):
-    with socket.socket() as free:
-        free.bind(("localhost", 0))
-        port = str(free.getsockname()[1])
     environment = {**os.environ, "JAX_NUM_CPU_DEVICES": "1"}
     outs = [tmp_path / f"{process}.npz" for process in range(2)]
     shared = str(tmp_path / "checkpoints")
-    commands = [[sys.executable, "-c", PROCESS, str(i), port, str(out), shared] for i, out in enumerate(outs)]
-    processes = [subprocess.Popen(command, env=environment) for command in commands]
-    assert [process.wait(timeout=240) for process in processes] == [0, 0]
+    with socket.socket() as held:  # so that nobody else is given the port; gRPC may share it
+        held.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEPORT, 1)
+        held.bind(("localhost", 0))
+        port = str(held.getsockname()[1])
+        commands = [[sys.executable, "-c", PROCESS, str(i), port, str(out), shared] for i, out in enumerate(outs)]
+        processes = [subprocess.Popen(command, env=environment) for command in commands]
+        assert [process.wait() for process in processes] == [0, 0]
 
     rng = np.random.default_rng(0)
     x = rng.normal(size=(40, 2)).astype(np.float32)

@@ -85,10 +85,11 @@ def test_claims_are_counted():
 
 def test_a_reader_that_has_seen_enough(folder):
     command = [sys.executable, "-m", "experiments", "speed", "--plot-only", "--out", str(folder)]
-    process = subprocess.Popen(command, cwd=ROOT, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
-    process.stdout.close()
-    assert process.wait() == 1 and b"Traceback" not in process.stderr.read()
-    process.stderr.close()
+    reader, writer = os.pipe()
+    os.close(reader)
+    done = subprocess.run(command, cwd=ROOT, stdout=writer, stderr=subprocess.PIPE)
+    os.close(writer)
+    assert done.returncode == 1 and b"Traceback" not in done.stderr
 
 
 def test_list_names_every_study(capsys):

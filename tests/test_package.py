@@ -12,7 +12,7 @@ ROOT = pathlib.Path(__file__).parent.parent
 README = (ROOT / "README.md").read_text()
 architecture = runpy.run_path(str(ROOT / "docs" / "architecture.py"))
 ORDER = [
-    *["_files", "_arrays", "_gamma", "special", "linalg", "student_t", "niw", "nig", "links", "losses"],
+    *["_interrupts", "_files", "_arrays", "_gamma", "special", "linalg", "student_t", "niw", "nig", "links", "losses"],
     *["networks", "_problem", "_shuffle", "train", "persistence", "_devices", "_job", "_run", "ensemble"],
     *[
         "_ellipsoid",
@@ -28,7 +28,7 @@ ORDER = [
         "plotting",
     ],
     *["_predictor", "_calibrated", "_trained_rows", "_model_file", "_validation", "_fitting", "estimator"],
-    *["_tables", "_encoding", "_survey", "_page", "_commands", "cli"],
+    *["_tables", "_encoding", "_survey", "_page", "_commands", "_options", "cli"],
 ]
 
 
