@@ -20,6 +20,7 @@ from experiments._bench_scores import COVERAGES, Forecast, Members
 from experiments._bench_tasks import Tasks
 from mder_jax import MDERRegressor, _fitting
 from mder_jax._job import take
+from mder_jax.calibration import Scale
 
 LAMBDA = 0.01
 DROPOUT, PASSES = 0.1, 50
@@ -191,10 +192,24 @@ def calibrated(members: Any, held_out: Any, Y: np.ndarray) -> Forecast:
     """
     parts, radii = [], []
     for split, y in enumerate(Y):
-        mixture = mder.Mixture(take(held_out, split))
-        scale = mder.calibration.fit_scale(mixture, y).scale
+        scale, radius = _calibration(take(held_out, split), y)
         parts.append(mder.calibration.rescale(mder.Mixture(take(members, split)), scale).members)
-        scores = mder.calibration.conformal_scores(mder.calibration.rescale(mixture, scale), y)
-        radii.append([mder.calibration.radius_of(scores, coverage) for coverage in COVERAGES])
+        radii.append(radius)
     stacked = jax.tree.map(lambda *leaves: jnp.stack(leaves), *parts)
-    return Forecast(Members(stacked), radii=np.asarray(radii))
+    return Forecast(Members(stacked), radii=np.asarray(radii, np.float32))
+
+
+def _calibration(held_out: Any, y: np.ndarray) -> tuple[Scale, list[float]]:
+    """The factor and the radii that held-out rows ask for, in double precision if they are too far off for float32."""
+    try:
+        return _scale_and_radii(mder.Mixture(held_out), y)
+    except ValueError:
+        with jax.enable_x64(True):
+            wide = jax.tree.map(lambda leaf: np.asarray(leaf, np.float64), held_out)
+            return _scale_and_radii(mder.Mixture(wide), y.astype(np.float64))
+
+
+def _scale_and_radii(mixture: mder.Mixture, y: np.ndarray) -> tuple[Scale, list[float]]:
+    scale = mder.calibration.fit_scale(mixture, y).scale
+    scores = mder.calibration.conformal_scores(mder.calibration.rescale(mixture, scale), y)
+    return scale, [float(mder.calibration.radius_of(scores, coverage)) for coverage in COVERAGES]

@@ -1,6 +1,5 @@
 """Members on devices: a mesh along their axis, groups that fit a device's cache, programs compiled once."""
 
-import contextlib
 import hashlib
 import os
 from collections.abc import Callable, Sequence
@@ -25,7 +24,8 @@ def use_all_cores(cores: int | None = None) -> None:
     The same as starting Python with ``JAX_NUM_CPU_DEVICES`` set in the environment. Accelerators are not affected.
 
     Args:
-      cores: how many; None for all that this process may use.
+      cores: how many; None for all that this process may use, unless JAX was told a number already: by that variable,
+        by ``XLA_FLAGS`` or in ``jax.config``.
 
     Example:
       >>> import subprocess, sys  # in a process of its own, since JAX may have started in this one
@@ -33,6 +33,8 @@ def use_all_cores(cores: int | None = None) -> None:
       >>> print(subprocess.check_output([sys.executable, "-c", script], text=True).strip())
       2
     """
+    if cores is None and _is_told_devices():
+        return
     available = os.sched_getaffinity(0) if hasattr(os, "sched_getaffinity") else range(os.cpu_count() or 1)
     count = len(available) if cores is None else cores
     if not is_whole(count) or count < 1:
@@ -46,13 +48,11 @@ def use_all_cores(cores: int | None = None) -> None:
         ) from error
 
 
-def use_cores_unless_told() -> None:
-    """`use_all_cores`, unless JAX has started or somebody has said how many devices there are."""
+def _is_told_devices() -> bool:
+    """Whether somebody has said how many CPU devices there are."""
     flags, variable = os.environ.get("XLA_FLAGS", ""), os.environ.get("JAX_NUM_CPU_DEVICES")
-    told = variable or "xla_force_host_platform_device_count" in flags or jax.config.values["jax_num_cpu_devices"] > 0
-    if not told:
-        with contextlib.suppress(RuntimeError):  # JAX has started, and keeps the devices it has
-            use_all_cores()
+    said = variable or "xla_force_host_platform_device_count" in flags
+    return bool(said) or jax.config.values["jax_num_cpu_devices"] > 0
 
 
 class Layout:

@@ -1,5 +1,6 @@
 """The scikit-learn face: tables in; means, covariances, intervals and regions in original units out."""
 
+import contextlib
 import pathlib
 import warnings
 from typing import Any, Self
@@ -12,7 +13,7 @@ from sklearn.utils.validation import check_array, check_consistent_length, check
 
 from mder_jax import _calibrated, _model_file, calibration, plotting
 from mder_jax._arrays import check_option, doubles, in_order, is_whole, plain_number, target_names
-from mder_jax._devices import use_cores_unless_told
+from mder_jax._devices import use_all_cores
 from mder_jax._fitting import train
 from mder_jax._predictor import Design, Predictor, Region, Uncertainty, standardizer_of
 from mder_jax._trained_rows import NOTICED, REFUSED, TrainedRows, found_among, remember
@@ -145,7 +146,8 @@ class MDERRegressor(RegressorMixin, BaseEstimator):
           5 (2, 5) 3 2
         """
         check_settings(self)
-        use_cores_unless_told()
+        with contextlib.suppress(RuntimeError):  # JAX has started, and keeps the devices it has
+            use_all_cores()
         before = dict(self.__dict__)
         try:
             return self._fit(X, y, checkpoint)
