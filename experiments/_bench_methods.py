@@ -1,7 +1,7 @@
 """All methods through one interface: `run` gives one or more rows of the table, each with a forecast and its cost."""
 
 import functools
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
 import jax
@@ -77,11 +77,15 @@ def _networks(kind: str, rows: tuple[str, ...], single: bool, tasks: Tasks, reci
     return made
 
 
-def _row(name: str, forecast: Forecast, trained: neural.Trained, predicting: float, alone: bool) -> Row:
+def _row(
+    name: str, forecast: Forecast, trained: neural.Trained, predicting: float, alone: bool, more: Sequence[str] = ()
+) -> Row:
     """A row of networks; one of them alone has its share of the time, in which its rate was chosen, too."""
     splits, members = jax.tree.leaves(trained.params)[0].shape[:2]
     share = 1 / (splits * members if alone else splits)
     failures = [f"{count} networks became non-finite" if count else "" for count in trained.diverged]
+    if more:
+        failures = ["; ".join(filter(None, both)) for both in zip(failures, more, strict=True)]
     cost = (trained.seconds * share, predicting * share, trained.compiling)
     return Row(name, forecast, *cost, failures, trained.rates.tolist())
 
@@ -97,8 +101,8 @@ def _calibrated(rows: tuple[str, ...], tasks: Tasks, recipe: Recipe) -> list[Row
         alone = name.startswith("one ")
         chosen = np.s_[:, :1] if alone else np.s_[:, :]
         members, apart = (_repeated(take(every, chosen), recipe.members) for every in (found, held_out))
-        forecast = neural.calibrated(members, apart, Y)
-        made.append(_row(name, forecast, trained, predicting, alone))
+        forecast, failures = neural.calibrated(members, apart, Y)
+        made.append(_row(name, forecast, trained, predicting, alone, failures))
     return made
 
 

@@ -3,7 +3,9 @@
 Only the learning rate is not the estimator's: the program is run once for each rate, and every split chooses its own.
 """
 
+import contextlib
 import functools
+import math
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -182,31 +184,37 @@ def outputs(trained: Trained, X: np.ndarray) -> tuple[Any, float]:
     return found, time.perf_counter() - begin
 
 
-def calibrated(members: Any, held_out: Any, Y: np.ndarray) -> Forecast:
-    """The forecast with the scale and the regions that held-out rows ask for: each split has its own.
+def calibrated(members: Any, held_out: Any, Y: np.ndarray) -> tuple[Forecast, list[str]]:
+    """The forecast with the scale and the regions that held-out rows ask for, each split its own; and what failed.
 
     Args:
       members: what the networks say of the test rows, (S, M, K, ...).
       held_out: what they say of rows that none of them learnt from, (S, M, H, ...).
       Y: the targets of those, (S, H, n).
     """
-    parts, radii = [], []
+    parts, radii, failures = [], [], []
     for split, y in enumerate(Y):
-        scale, radius = _calibration(take(held_out, split), y)
+        scale, radius, failure = _calibration(take(held_out, split), y)
         parts.append(mder.calibration.rescale(mder.Mixture(take(members, split)), scale).members)
         radii.append(radius)
+        failures.append(failure)
     stacked = jax.tree.map(lambda *leaves: jnp.stack(leaves), *parts)
-    return Forecast(Members(stacked), radii=np.asarray(radii, np.float32))
+    return Forecast(Members(stacked), radii=np.asarray(radii, np.float32)), failures
 
 
-def _calibration(held_out: Any, y: np.ndarray) -> tuple[Scale, list[float]]:
-    """The factor and the radii that held-out rows ask for, in double precision if they are too far off for float32."""
-    try:
-        return _scale_and_radii(mder.Mixture(held_out), y)
-    except ValueError:
-        with jax.enable_x64(True):
-            wide = jax.tree.map(lambda leaf: np.asarray(leaf, np.float64), held_out)
-            return _scale_and_radii(mder.Mixture(wide), y.astype(np.float64))
+def _calibration(held_out: Any, y: np.ndarray) -> tuple[Scale, list[float], str]:
+    """The factor and the radii that held-out rows ask for, in double precision if they are too far off for float32.
+
+    Where that fails, too (a covariance that is singular to rounding), the forecast stays as it is, and why is said.
+    """
+    with contextlib.suppress(ValueError):
+        return *_scale_and_radii(mder.Mixture(held_out), y), ""
+    with jax.enable_x64(True):
+        wide = jax.tree.map(lambda leaf: np.asarray(leaf, np.float64), held_out)
+        try:
+            return *_scale_and_radii(mder.Mixture(wide), y.astype(np.float64)), ""
+        except ValueError as error:
+            return Scale(1.0, 1.0), [math.nan] * len(COVERAGES), f"not calibrated: {error}"
 
 
 def _scale_and_radii(mixture: mder.Mixture, y: np.ndarray) -> tuple[Scale, list[float]]:

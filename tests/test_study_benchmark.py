@@ -254,9 +254,13 @@ def test_calibration_finds_the_factor_that_was_taken_away():
         tril = np.broadcast_to(0.5 * np.eye(2, dtype=np.float32), (1, 2, rows, 2, 2))
         return mder.StudentT(jnp.inf, jnp.zeros((1, 2, rows, 2), jnp.float32), jnp.asarray(tril))
 
-    forecast = neural.calibrated(told(7), told(4000), Y)
+    forecast, failures = neural.calibrated(told(7), told(4000), Y)
     assert np.allclose(forecast.predictive.members.scale_tril[0, :, :, 0, 0], 1, atol=0.03)
-    assert np.allclose(forecast.radii, np.sqrt(stats.chi2.ppf([0.5, 0.9], 2)), atol=0.05)
+    assert np.allclose(forecast.radii, np.sqrt(stats.chi2.ppf([0.5, 0.9], 2)), atol=0.05) and failures == [""]
+    broken = jax.tree.map(lambda leaf: leaf * np.nan, told(4000))
+    forecast, failures = neural.calibrated(told(7), broken, Y)
+    assert np.isnan(forecast.radii).all() and "not calibrated: " in failures[0]
+    assert np.allclose(forecast.predictive.members.scale_tril[0, :, :, 0, 0], 0.5)
 
 
 def test_paired_differences_are_those_of_the_corrected_t_test():
