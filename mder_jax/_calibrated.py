@@ -15,7 +15,7 @@ from mder_jax import calibration
 from mder_jax._arrays import doubles, flag
 from mder_jax._predictor import Predictor, Uncertainty
 from mder_jax.calibration import Scale, ScaleFit
-from mder_jax.mixture import Mixture
+from mder_jax.mixture import Mixture, tail_of_radius
 
 CHECKED = (0.5, 0.9)
 # The check is of at most so many rows, at least so many in each half.
@@ -222,7 +222,7 @@ class _Place(NamedTuple):
 @jax.jit
 def _place(members: Mixture, scale: Scale, y: Array) -> _Place:
     mixture = calibration.rescale(members, scale)
-    return _Place(2 * jnp.abs(mixture.cdf(y) - 0.5), 1 - mixture.tail_of_radius(mixture.mahalanobis(y)))
+    return _Place(2 * jnp.abs(mixture.cdf(y) - 0.5), 1 - tail_of_radius(mixture, mixture.mahalanobis(y)))
 
 
 def _checks(rows: Rows, method: Any, separate: bool) -> list[CoverageCheck]:

@@ -11,7 +11,7 @@ from jax.typing import ArrayLike
 from mder_jax import metrics
 from mder_jax._arrays import check_index, check_same, floats, plain_number, target_names
 from mder_jax._scores import Prediction
-from mder_jax.mixture import Mixture
+from mder_jax.mixture import Mixture, radius_of_tail
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -93,7 +93,7 @@ def parts(mixture: Mixture) -> tuple[Array, Array, Array]:
 
 
 interval = jax.jit(Mixture.interval)
-_radius_of_tail = jax.jit(Mixture.radius_of_tail)
+_radius_of_tail = jax.jit(radius_of_tail)
 
 
 def radius_of_pair(mixture: Mixture, rows: np.ndarray, pair: list[int], coverage: float) -> np.ndarray:

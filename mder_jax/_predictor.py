@@ -18,7 +18,7 @@ from jax import Array
 from mder_jax._arrays import doubles
 from mder_jax.calibration import Scale, rescale
 from mder_jax.links import niw_link, num_outputs
-from mder_jax.mixture import Mixture
+from mder_jax.mixture import Mixture, points_of_tail, radius_of_tail
 from mder_jax.networks import Network, mlp
 from mder_jax.niw import NIW
 from mder_jax.student_t import StudentT
@@ -181,7 +181,6 @@ class Region(NamedTuple):
     scale_tril: np.ndarray
     radius: np.ndarray
 
-    @_QUIET
     def contains(self, y: Any) -> np.ndarray:
         """‖C⁻¹(y − centre)‖ ≤ radius: whether all targets of a row, (..., N, n), are inside, (..., N).
 
@@ -195,6 +194,17 @@ class Region(NamedTuple):
           >>> print(region.contains(several[:, None]).ravel())
           [ True False  True]
         """
+        return (self.distance(y) <= self.radius) | np.isinf(self.radius)
+
+    @_QUIET
+    def distance(self, y: Any) -> np.ndarray:
+        """‖C⁻¹(y − centre)‖, (..., N, n) -> (..., N), for y as in `contains`.
+
+        Example:
+          >>> region = Region(centre=np.zeros((1, 2)), scale_tril=np.eye(2)[None], radius=np.array([2.0]))  # a disc
+          >>> print(region.distance([[3.0, 4.0]]))
+          [5.]
+        """
         values, n = doubles("y", y), self.centre.shape[1]
         if n == 1 and values.shape == self.centre.shape[:1]:
             values = values[:, None]
@@ -206,18 +216,8 @@ class Region(NamedTuple):
                 f"y has a missing target in {missing.sum()} of {missing.size} rows, first in row "
                 f"{np.argwhere(missing)[0][-1]}; ask about complete rows, ~np.isnan(y).any(axis=1)"
             )
-        return (self.distance(values) <= self.radius) | np.isinf(self.radius)
-
-    @_QUIET
-    def distance(self, y: np.ndarray) -> np.ndarray:
-        """‖C⁻¹(y − centre)‖, (..., N, n) -> (..., N).
-
-        Example:
-          >>> region = Region(centre=np.zeros((1, 2)), scale_tril=np.eye(2)[None], radius=np.array([2.0]))  # a disc
-          >>> print(region.distance(np.array([[3.0, 4.0]])))
-          [5.]
-        """
-        return np.linalg.norm(np.linalg.solve(self.scale_tril, (y - self.centre)[..., None])[..., 0], axis=-1)
+        white = np.linalg.solve(self.scale_tril, (values - self.centre)[..., None])[..., 0]
+        return np.linalg.norm(white, axis=-1)
 
     def log_volume(self) -> np.ndarray:
         """ln of its volume in the units of the targets, (N,).
@@ -248,7 +248,7 @@ def _parts(mixture: Mixture) -> tuple[Array, ...]:
 
 @jax.jit
 def _quantiles(mixture: Mixture, tails: Array, signs: Array) -> Array:
-    return jnp.moveaxis(mixture.points_of_tail(tails, signs), 0, -1)
+    return jnp.moveaxis(points_of_tail(mixture, tails, signs), 0, -1)
 
 
 @functools.partial(jax.jit, static_argnames="draws")
@@ -258,7 +258,7 @@ def _samples(mixture: Mixture, key: Array, draws: int) -> Array:
 
 @jax.jit
 def _radius(mixture: Mixture, tail: Array) -> Array:
-    return mixture.radius_of_tail(tail)
+    return radius_of_tail(mixture, tail)
 
 
 @jax.jit

@@ -262,29 +262,7 @@ class Mixture:
           2.1460
         """
         mixture, (tail,) = floats_with(self, coverage=complement("coverage", coverage))
-        return mixture.radius_of_tail(tail)
-
-    def radius_of_tail(self, tail: Array) -> Array:
-        """The r for which `mahalanobis` > r has this probability, (...): `region_radius` of 1 − tail."""
-        tail = jnp.broadcast_to(tail, self.batch_shape)
-        if self.size == 1:
-            t = self.member(0)
-            return special.radius_of_tail(tail, t.df, t.n) * jnp.sqrt(1 - 2 / t.df)
-        return _ellipsoid.radius_of(tail, *self._whitened())
-
-    def tail_of_radius(self, radius: Array) -> Array:
-        """P(`mahalanobis` > radius), (...) -> (...), the inverse of `radius_of_tail`."""
-        if self.size == 1:
-            t = self.member(0)
-            return special.joint_tail(radius / jnp.sqrt(1 - 2 / t.df), t.df, t.n)
-        return _ellipsoid.leaving(radius, *self._whitened())
-
-    def _whitened(self) -> tuple[Array, Array, Array]:
-        """B Bᵀ, a and df of the members a + B T, in units of the mixture's covariance around its mean."""
-        t, C = self.components(), linalg.cholesky(self.total())
-        C = jnp.broadcast_to(C, t.scale_tril.shape)
-        B, a = linalg.whiten_columns(C, t.scale_tril), linalg.whiten(C, from_centre(t.loc))
-        return linalg.gram(B), a, t.df
+        return radius_of_tail(mixture, tail)
 
     def sample(self, key: Array, shape: int | Sequence[int] = ()) -> Array:
         """Draws of y, shape + (..., n): all targets of one draw in one row come from one member, each as likely.
@@ -358,11 +336,6 @@ class Mixture:
         lower, upper = _quantile(both, tail / 2, jnp.broadcast_to(sign, both.loc.shape[1:]))
         return Interval(lower, upper)
 
-    def points_of_tail(self, tail: Array, sign: Array) -> Array:
-        """The points with so much probability above (sign 1) or below (−1), tail ≤ ½: (K,) twice -> (K, ..., n)."""
-        t = self.components()
-        return jax.vmap(lambda tail, sign: _quantile(t, tail, sign))(tail, sign)
-
 
 def as_mixture(prediction: StudentT | NIW | Mixture) -> Mixture:
     """A mixture as it is; a StudentT or a NIW as an ensemble of one, (...) -> (1, ...)."""
@@ -376,6 +349,37 @@ def from_centre(means: Array) -> Array:
     """μ_i − μ̄, (M, ...)."""
     apart = means - means[:1]  # first from one of them: exactly 0 if all are equal, and no digit lost if nearly
     return apart - jnp.mean(apart, axis=0, keepdims=True)
+
+
+def radius_of_tail(mixture: Mixture, tail: Array) -> Array:
+    """The r for which `mahalanobis` > r has this probability, (...): `region_radius` of 1 − tail."""
+    tail = jnp.broadcast_to(tail, mixture.batch_shape)
+    if mixture.size == 1:
+        t = mixture.member(0)
+        return special.radius_of_tail(tail, t.df, t.n) * jnp.sqrt(1 - 2 / t.df)
+    return _ellipsoid.radius_of(tail, *_whitened(mixture))
+
+
+def tail_of_radius(mixture: Mixture, radius: Array) -> Array:
+    """P(`mahalanobis` > radius), (...) -> (...), the inverse of `radius_of_tail`."""
+    if mixture.size == 1:
+        t = mixture.member(0)
+        return special.joint_tail(radius / jnp.sqrt(1 - 2 / t.df), t.df, t.n)
+    return _ellipsoid.leaving(radius, *_whitened(mixture))
+
+
+def _whitened(mixture: Mixture) -> tuple[Array, Array, Array]:
+    """B Bᵀ, a and df of the members a + B T, in units of the mixture's covariance around its mean."""
+    t, C = mixture.components(), linalg.cholesky(mixture.total())
+    C = jnp.broadcast_to(C, t.scale_tril.shape)
+    B, a = linalg.whiten_columns(C, t.scale_tril), linalg.whiten(C, from_centre(t.loc))
+    return linalg.gram(B), a, t.df
+
+
+def points_of_tail(mixture: Mixture, tail: Array, sign: Array) -> Array:
+    """The points with so much probability above (sign 1) or below (−1), tail ≤ ½: (K,) twice -> (K, ..., n)."""
+    t = mixture.components()
+    return jax.vmap(lambda tail, sign: _quantile(t, tail, sign))(tail, sign)
 
 
 def _quantile(t: StudentT, tail: Array, sign: Array) -> Array:

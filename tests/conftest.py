@@ -2,6 +2,8 @@ import jax
 import pytest
 from hypothesis import HealthCheck, settings
 
+from mder_jax import _devices
+
 # Strict on purpose: double precision is there, nothing is promoted or broadcast that the code does not spell out.
 jax.config.update("jax_enable_x64", True)
 jax.config.update("jax_num_cpu_devices", 2)
@@ -16,3 +18,11 @@ with pytest.MonkeyPatch.context() as patch:
 # The same examples every time, however long they take.
 settings.register_profile("same", derandomize=True, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 settings.load_profile("same")
+
+
+@pytest.fixture(scope="module", autouse=True)
+def forget_programs():
+    """Compiled programs of a file are dropped when it is done: a process that maps tens of thousands of them dies."""
+    yield
+    jax.clear_caches()
+    _devices._programs.clear()

@@ -136,7 +136,7 @@ MDERRegressor.predict_interval,predict_quantiles | | | concrete slow any
 MDERRegressor.calibrate | method:pull separate:none | | 0.2 concrete slow picky any
 MDERRegressor.plot | | | 0.2 concrete slow any
 MDERRegressor.save,export,load | | | 0.2 concrete slow picky any
-Region.contains,log_volume | | N | concrete any
+Region.contains,distance,log_volume | | N | concrete any
 fuzz.fit_with_settings | | | 0.5 concrete picky any
 fuzz.open_model_file | | | concrete slow picky any
 persistence.save,load | | | concrete picky any
