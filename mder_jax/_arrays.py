@@ -182,16 +182,23 @@ def target_names(names: Any, n: int) -> tuple[str, ...]:
 
 
 def in_order(y: Any, names: list[str] | None) -> Any:
-    """A data frame with its columns in the order of the fit, found by name; anything else as it is."""
-    if names is None or len(names) < 2 or not hasattr(y, "columns"):
-        return y
-    here = [str(name) for name in y.columns]
-    if here == names or len(set(names)) < len(names):
+    """A data frame with its columns in the order of the fit, found by name; what has no names as it is."""
+    here = names_of(y)
+    if names is None or here is None or here == names:
         return y
     if sorted(here) != sorted(names):
         raise ValueError(f"y must have the targets of the fit, {names}, in any order; its columns are {here!r:.200}")
     columns = list(y.columns)
     return y[[columns[here.index(name)] for name in names]]
+
+
+def names_of(y: Any) -> list[str] | None:
+    """The names of the targets, if y has any; the numbers 0, 1, ... that pandas gives to columns are none."""
+    if hasattr(y, "columns"):
+        names = list(y.columns)
+        return None if names == list(range(len(names))) else [str(name) for name in names]
+    name = getattr(y, "name", None)
+    return [str(name)] if name is not None else None
 
 
 def one_key(key: Any) -> Array:

@@ -47,8 +47,8 @@ class CoverageCheck(NamedTuple):
     interval: tuple[float, float, float]
     region: tuple[float, float, float]
     error: float
-    region_rows: int
-    region_error: float
+    region_rows: int = 0
+    region_error: float = math.nan
 
 
 class Calibration(NamedTuple):

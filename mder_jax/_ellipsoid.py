@@ -81,7 +81,7 @@ def _leaving(radius: Array, S: Array, a: Array, df: Array) -> tuple[Array, Array
         room = (radius**2).astype(s.dtype) - jnp.sum(a.astype(s.dtype) * scaled, axis=-1) - 2 * s * first_order
         z = 2 * s * room / m.astype(s.dtype)
         power = jnp.where(gaussian, -s * room, -0.5 * m.astype(s.dtype) * jnp.log1p(z))
-        moment = step * jnp.exp(power) / jnp.prod(jnp.sqrt(q), axis=-1)
+        moment = step * jnp.exp(power - 0.5 * jnp.sum(jnp.log(q), axis=-1))
         slope = moment / jnp.where(gaussian, jnp.ones_like(z), 1 + z)
         return (total[0] + jnp.imag(moment / s), total[1] + jnp.imag(slope)), None
 
@@ -108,25 +108,28 @@ def radius_of(tail: Array, S: Array, a: Array, df: Array) -> Array:
     S, a = _members(S, a)
     info = jnp.finfo(tail.dtype)
 
-    def step(state: tuple[Array, Array, Array, Array, Array]) -> tuple[Array, Array, Array, Array, Array]:
-        low, high, x, change, count = state
+    def step(state: tuple[Array, Array, Array, Array, Array, Array]) -> tuple[Array, Array, Array, Array, Array, Array]:
+        low, high, x, change, _, count = state
         radius = jnp.exp(x)
         value, density = _averaged(radius[None], S, a, df)
         gap = jnp.log(jnp.maximum(value, info.tiny)) - jnp.log(tail)
         low, high = jnp.where(gap > 0, x, low), jnp.where(gap > 0, high, x)
         newton = x + gap * value / (2 * radius**2 * density)
-        following = jnp.where((newton > low) & (newton < high), newton, 0.5 * (low + high))
+        following = jnp.where((newton >= low) & (newton <= high), newton, 0.5 * (low + high))
         following = jnp.where(change > 1e-6, following, x)  # a row that has settled does not wait for the others
-        return low, high, following, jnp.abs(following - x), count + 1
+        return low, high, following, jnp.abs(following - x), gap, count + 1
 
-    def unfinished(state: tuple[Array, Array, Array, Array, Array]) -> Array:
-        *_, change, count = state
+    def unfinished(state: tuple[Array, Array, Array, Array, Array, Array]) -> Array:
+        *_, change, _, count = state
         return (count < 60) & jnp.any(change > 1e-6)
 
     limit = jnp.full_like(tail, 0.2 * np.log(float(info.max)))
     middle = jnp.full_like(tail, 0.5 * np.log(S.shape[-1]))
-    start = (-limit, limit, middle, jnp.full_like(tail, jnp.inf), jnp.zeros((), jnp.int32))
-    found = jnp.exp(lax.while_loop(unfinished, step, start)[2])
+    unknown = jnp.full_like(tail, jnp.inf)
+    *_, x, _, gap, _ = lax.while_loop(
+        unfinished, step, (-limit, limit, middle, unknown, unknown, jnp.zeros((), jnp.int32))
+    )
+    found = jnp.where(jnp.abs(gap) < 1e-2, jnp.exp(x), jnp.nan)  # a search that failed is said
     found = jnp.where(tail >= 1, 0.0, jnp.where(tail > 0, found, jnp.inf))
     known = jnp.all(jnp.isfinite(jnp.sum(S, axis=(-1, -2)) + jnp.sum(a, axis=-1)), axis=0)
     return jnp.where(known & (tail >= 0) & (tail <= 1), found, jnp.nan)

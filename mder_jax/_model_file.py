@@ -23,12 +23,14 @@ from mder_jax.persistence import ModelFileError
 
 KIND = "MDERRegressor"
 FITTED = ("flat_", "target_names_", "n_outputs_", "n_iter_", "n_rows_", "n_features_in_")
+TRAINED = ("hashes", "repeats", "centre", "spread")
 CURVES = ("loss_curve_", "validation_curve_", "diverged_at_", "best_epoch_")
 
 
 def save(model: Any, path: str | pathlib.Path, extra: dict[str, Any] | None) -> None:
     """Settings, versions, names, scale and calibration as JSON; parameters, standardisers and curves as arrays."""
     predictor: Predictor = model.predictor_
+    trained: TrainedRows | None = model.trained_rows_
     params = {name: _as_json(value) for name, value in model.get_params(deep=False).items()}
     names = getattr(model, "feature_names_in_", None)
     calibrated, arrays = (None, {}) if model.calibration_ is None else _calibrated.to_document(model.calibration_)
@@ -44,7 +46,7 @@ def save(model: Any, path: str | pathlib.Path, extra: dict[str, Any] | None) -> 
         "scale": list(predictor.scale),
         "calibration": calibrated,
         "extra": getattr(model, "extra_", {}) if extra is None else extra,
-        "trained_rows": None if model.trained_rows_ is None else model.trained_rows_._asdict() | {"hashes": None},
+        "trained_rows": None if trained is None else {"rows": trained.rows, "whole": trained.whole},
     }
     arrays |= {
         f"params/{layer}/{name}": leaf for layer, both in predictor.params.items() for name, leaf in both.items()
@@ -52,8 +54,8 @@ def save(model: Any, path: str | pathlib.Path, extra: dict[str, Any] | None) -> 
     arrays |= {f"inputs/{name}": value for name, value in predictor.inputs._asdict().items()}
     arrays |= {f"targets/{name}": value for name, value in predictor.targets._asdict().items()}
     arrays |= {name: getattr(model, name) for name in CURVES if getattr(model, name) is not None}
-    if model.trained_rows_ is not None:
-        arrays |= {"trained_rows": model.trained_rows_.hashes}
+    if trained is not None:
+        arrays |= {f"trained/{name}": getattr(trained, name) for name in TRAINED}
     persistence.save(path, _without_nan(document), arrays)
 
 
@@ -123,18 +125,26 @@ def _restored(cls: type, document: dict[str, Any], arrays: dict[str, np.ndarray]
     if not isinstance(document["extra"], dict):
         raise ModelFileError(f"extra must be a dict; got {document['extra']!r:.60}")
     model.extra_ = document["extra"]
-    model.trained_rows_ = _trained_rows(document.get("trained_rows"), arrays)
+    model.trained_rows_ = _trained_rows(document.get("trained_rows"), arrays, design)
     return model
 
 
-def _trained_rows(fields: dict[str, Any] | None, arrays: dict[str, np.ndarray]) -> TrainedRows | None:
+def _trained_rows(fields: dict[str, Any] | None, arrays: dict[str, np.ndarray], design: Design) -> TrainedRows | None:
     """What the file remembers of the rows of the fit; those of version 0.1.0 nothing."""
     if fields is None:
         return None
-    hashes, rows, repeated = arrays["trained_rows"], fields["rows"], float(fields["repeated"])
-    if hashes.dtype != np.uint64 or hashes.ndim != 1 or not is_whole(rows) or rows < 1 or not 0 <= repeated <= 1:
-        raise ModelFileError(f"trained rows must be hashes, a number and a share; got {fields!r:.60}")
-    return TrainedRows(hashes, rows, repeated)
+    parts: dict[str, Any] = {name: arrays[f"trained/{name}"] for name in TRAINED}
+    found = TrainedRows(**parts, **fields)
+    columns = design.inputs + design.targets
+    good = (
+        found.hashes.dtype == np.uint64 and found.hashes.ndim == 1 and found.hashes.size,
+        isinstance(found.whole, bool) and is_whole(found.rows) and found.rows > 0,
+        found.repeats.dtype.kind in "iu" and found.repeats.shape[1:] == (2,) and np.all(found.repeats > 0),
+        found.centre.shape == found.spread.shape == (columns,) and np.all(found.spread > 0),
+    )
+    if not all(good):
+        raise ModelFileError(f"what is said of the rows of the fit does not fit together: {fields!r:.60}")
+    return found
 
 
 def _fitted(fields: dict[str, Any], design: Design) -> dict[str, Any]:

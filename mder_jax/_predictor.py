@@ -25,6 +25,8 @@ from mder_jax.student_t import StudentT
 
 # Rows go through in blocks of one size, so that a row's prediction does not depend on how many came with it.
 BLOCK = 1024
+# So many numbers are drawn at once.
+SAMPLED = 1 << 22
 
 
 # Inputs far beyond the training data may give infinities, which speak for themselves.
@@ -293,16 +295,16 @@ class Predictor:
         """The same with another calibration."""
         return replace(self, scale=Scale(*(float(factor) for factor in scale)))
 
-    def each_block(self, X: np.ndarray, function: Callable[..., Any], *columns: np.ndarray) -> Any:
+    def each_block(self, X: np.ndarray, function: Callable[..., Any], *columns: np.ndarray, block: int = BLOCK) -> Any:
         """``function(mixture of a block, its part of each of the columns)``, blocks joined again along the rows.
 
         What it returns has the rows as first axis.
         """
         scale = jax.tree.map(np.float32, self.scale)
         blocks = []
-        for start in range(0, len(X), BLOCK):
-            rows = min(BLOCK, len(X) - start)
-            x, *others = (_filled(values[start : start + BLOCK]) for values in (X, *columns))
+        for start in range(0, len(X), block):
+            rows = min(block, len(X) - start)
+            x, *others = (_filled(values[start : start + block], block) for values in (X, *columns))
             mixture = mixture_of(self.design, self.params, scale, self.inputs.forward(x))
             blocks.append(jax.tree.map(lambda leaf, rows=rows: np.asarray(leaf)[:rows], function(mixture, *others)))
         return jax.tree.map(lambda *leaves: np.concatenate(leaves), *blocks)
@@ -343,19 +345,24 @@ class Predictor:
         return made._replace(radius=np.where(np.isinf(made.radius), np.inf, radius))
 
     def _own_radius(self, X: np.ndarray, tail: float) -> np.ndarray:
-        """Of the predictive distribution, (N,). Few rows are not filled up to a block: the search takes its time."""
+        """Of the predictive distribution, (N,), in double precision, which members far apart need.
+
+        Few rows are not filled up to a block, since the search takes its time.
+        """
         members, size = self.standardized(X).members, min(BLOCK, 1 << (len(X) - 1).bit_length())
         found = []
-        for start in range(0, len(X), size):
-            place = np.minimum(np.arange(start, start + size), len(X) - 1)
-            part = Mixture(jax.tree.map(lambda leaf, place=place: np.asarray(leaf)[:, place], members))
-            found.append(np.asarray(_radius(part, np.float32(tail)), np.float64)[: len(X) - start])
+        with jax.enable_x64(True):
+            for start in range(0, len(X), size):
+                place = np.minimum(np.arange(start, start + size), len(X) - 1)
+                part = jax.tree.map(lambda leaf, place=place: np.asarray(leaf, np.float64)[:, place], members)
+                found.append(np.asarray(_radius(Mixture(part), np.float64(tail)))[: len(X) - start])
         return np.concatenate(found)
 
     def sample(self, X: np.ndarray, key: Array, draws: int) -> np.ndarray:
         """Joint draws, (N, n, draws)."""
-        keys = iter(list(jax.random.split(key, -(-len(X) // BLOCK))))
-        found = self.each_block(X, lambda mixture: _samples(mixture, next(keys), draws))
+        block = max(1, min(BLOCK, SAMPLED // (draws * self.design.targets)))
+        keys = iter(list(jax.random.split(key, -(-len(X) // block))))
+        found = self.each_block(X, lambda mixture: _samples(mixture, next(keys), draws), block=block)
         return np.moveaxis(self.targets.back(np.moveaxis(found, 1, -1)), -1, 1)
 
     def standardized(self, X: np.ndarray) -> Mixture:
@@ -384,9 +391,9 @@ class Predictor:
         return np.asarray(found, np.float64) - np.isfinite(Y) @ np.log(self.targets.std)
 
 
-def _filled(rows: np.ndarray) -> np.ndarray:
+def _filled(rows: np.ndarray, block: int) -> np.ndarray:
     """The rows of a block, the first one repeated to fill it."""
-    return np.concatenate([rows, np.broadcast_to(rows[:1], (BLOCK - len(rows), *rows.shape[1:]))])
+    return np.concatenate([rows, np.broadcast_to(rows[:1], (block - len(rows), *rows.shape[1:]))])
 
 
 def _factors(covariances: np.ndarray) -> np.ndarray:

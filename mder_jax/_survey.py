@@ -25,9 +25,10 @@ from mder_jax._tables import Table, TableError, quoted
 
 DATE = re.compile(r"(\d{4}[-/.]\d{1,2}[-/.]\d{1,2}|\d{1,2}[-/.]\d{1,2}[-/.]\d{2,4})([T ].*)?|\d{1,2}:\d{2}(:\d{2}.*)?")
 MOST_CATEGORIES = 100
-FEW_NUMBERS = 10  # so many different ones may be names of categories, such as sizes or floors
+CODES = 10  # so many different numbers may be codes of categories, whatever else is in the column
+FEW_NUMBERS = 30  # so many may be, if there are words besides, such as sizes or floors
 SLIPS = 0.1  # of the cells at most are text by mistake
-FEW_ROWS = 20  # of which each may have a text of its own
+FEW_ROWS, MOST_ALONE = 50, 0.8  # so many rows may each have a text of their own, and such a share of more rows
 
 # What a person reads as a number and `NUMBER` does not: 1,5  17,674.5  1.234,5  1_000  3.1 %  $5  0x1f  −2
 _GROUPED = r"\d{1,3}([,._'’ \x{a0}\x{2009}\x{202f}]\d{3})+([.,]\d+)?"
@@ -90,13 +91,16 @@ class _Survey:
     def is_of_numbers(self) -> bool:
         """Whether a column with text in it was meant to hold numbers.
 
-        So it is if half of the cells, or of the different texts, are numbers, and besides there are no words but only
-        markers of missing values; or more than `FEW_NUMBERS` different numbers; or the other texts are rare (`SLIPS`)
-        and no two alike. Otherwise its texts are categories, of which some may be numbers: "S", "M", "38", "40" or
-        "1", "2", "3", "attic".
+        So it is if half of the cells, or of the different texts, are numbers, more than `CODES` different ones or some
+        spelled otherwise, and besides there are no words but only markers of missing values; or more than `FEW_NUMBERS`
+        different numbers; or the other texts are rare (`SLIPS`) and no two alike. Otherwise its texts are categories,
+        of which some may be numbers: "S", "M", "38", "40" or "1", "2", "3", "unknown".
         """
-        return self.many_numbers() and (
-            not self.words or self.different_numbers > FEW_NUMBERS or self._others_are_slips()
+        are_codes = not self.spelled and self.different_numbers <= CODES
+        return (
+            self.many_numbers()
+            and not are_codes
+            and (not self.words or self.different_numbers > FEW_NUMBERS or self._others_are_slips())
         )
 
     def _others_are_slips(self) -> bool:
@@ -107,7 +111,7 @@ class _Survey:
     def is_of_names(self) -> bool:
         """Whether most rows have a text that no other row has, as identifiers, names and remarks do."""
         alone = sum(count == 1 for count in self.counts.values())
-        return self.texts > FEW_ROWS and 2 * alone > self.texts
+        return self.texts > FEW_ROWS and alone > MOST_ALONE * self.texts
 
 
 def _matches(text: pa.Array, pattern: str) -> int:

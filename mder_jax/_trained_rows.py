@@ -1,65 +1,112 @@
-"""Whether rows are among those that a model was trained on, from 64 bits of each: calibrating on them means nothing."""
+"""Whether rows are among those that a model was trained on, from 64 bits of each: calibrating on them means nothing.
 
+Rows are compared in steps of 1e-4 standard deviations of each column, so that other precisions and few digits do not
+hide them. Rows may also be equal by chance, as categories and integers are: how often, the rows themselves tell.
+"""
+
+import math
 from typing import NamedTuple
 
 import numpy as np
 
-# So many rows are remembered at most, drawn evenly.
+# So many rows are remembered at most, those with the smallest hashes.
 MOST = 1 << 16
 # A share of trained rows below the first is let pass, above the second it is refused.
 NOTICED, REFUSED = 0.05, 0.5
-# Rows may be equal by chance: the share found must be less likely than this to be noticed.
-CHANCE = 1e-3
+# In standard deviations of a column.
+STEP = 1e-4
 
 
 class TrainedRows(NamedTuple):
     """What is remembered of the rows of a fit.
 
     Args:
-      hashes: of some of them, sorted, uint64.
-      rows: how many there were.
-      repeated: the share of them that equal another one: a new row equals one of them as often.
+      hashes: of different rows, sorted, uint64: all, or those up to the largest of them.
+      whole: whether these are all.
+      rows: how many rows there were.
+      repeats: (K, 2), how many rows there are of which there are so many.
+      centre: of each column of the table [X, Y].
+      spread: the same.
     """
 
     hashes: np.ndarray
+    whole: bool
     rows: int
-    repeated: float
+    repeats: np.ndarray
+    centre: np.ndarray
+    spread: np.ndarray
 
 
 def remember(X: np.ndarray, Y: np.ndarray, before: TrainedRows | None = None) -> TrainedRows:
     """The rows (X, Y) of a fit, and those of the fit that it went on from."""
-    hashes = hashes_of(X, Y)
-    _, place, counts = np.unique(hashes, return_inverse=True, return_counts=True)
-    repeated, rows = float(np.mean(counts[place] > 1)), len(hashes)
+    table = _table(X, Y)
+    centre, spread = (before.centre, before.spread) if before else _units(table)
+    hashes, counts = np.unique(_hashes(table, centre, spread), return_counts=True)
+    repeats, whole, rows = _repeats(counts), True, len(table)
     if before is not None:
-        hashes = np.unique(np.concatenate([hashes, before.hashes]))
-        rows, repeated = max(rows, before.rows), max(repeated, before.repeated)
-    kept = hashes[np.linspace(0, len(hashes) - 1, min(MOST, len(hashes))).astype(int)]
-    return TrainedRows(np.sort(kept), rows, repeated)
+        hashes, rows = np.union1d(hashes, before.hashes), rows + before.rows
+        if not before.whole:
+            hashes, whole = hashes[hashes <= before.hashes[-1]], False
+    if len(hashes) > MOST:
+        hashes, whole = hashes[:MOST], False
+    return TrainedRows(hashes, whole, rows, repeats, centre, spread)
 
 
 def found_among(trained: TrainedRows, X: np.ndarray, Y: np.ndarray) -> tuple[int, float]:
-    """How many of the rows the model was trained on, and their share beyond what equal rows explain.
+    """How many of the rows that can be told the model was trained on, and their share beyond what chance explains.
 
-    The share is 0 if equal rows, which data of categories and integers have, may well explain what was found.
+    The chance that a new row equals a trained one is estimated twice, from the rows that are equal among the trained
+    ones and among these; the larger counts, unless the trained rows repeat far more than these do: copies of a table
+    do not make rows equal by chance. The share is 0 if chance may well explain what was found.
     """
     from scipy.stats import binom
 
-    hashes = hashes_of(X, Y)
-    found = int(np.isin(hashes, trained.hashes).sum())
-    seen = min(1.0, len(trained.hashes) / trained.rows)  # of the trained rows are remembered
-    expected = (trained.repeated * trained.rows + 1) / (trained.rows + 1)
-    if found == 0 or binom.sf(found - 1, len(hashes), expected) > CHANCE:
+    hashes = _hashes(_table(X, Y), trained.centre, trained.spread)
+    told = np.ones(len(hashes), bool) if trained.whole else hashes <= trained.hashes[-1]
+    tested, found = int(told.sum()), int(np.isin(hashes[told], trained.hashes).sum())
+    if not found:
+        return 0, 0.0
+    _, place, counts = np.unique(hashes, return_inverse=True, return_counts=True)
+    own = float(np.mean(counts[place] > 1))
+    like_these = repeated_share(trained.repeats, len(hashes))
+    error = math.sqrt(max(like_these * (1 - like_these), 0.25 / len(hashes)) / len(hashes))
+    believed = repeated_share(trained.repeats) if own > like_these - 4 * error else 0.0
+    chance = max(own, believed)
+    least = min(1.0, chance + 4 * math.sqrt(chance * (1 - chance) / min(tested, trained.rows)) + 1 / (trained.rows + 1))
+    if chance == 1 or binom.sf(found - 1, tested, least) > 1e-3:
         return found, 0.0
-    return found, min(1.0, found / seen / len(hashes)) - trained.repeated
+    return found, max(0.0, (found / tested - chance) / (1 - chance))
 
 
-def hashes_of(X: np.ndarray, Y: np.ndarray) -> np.ndarray:
-    """64 bits of each row of the table [X, Y], (N,) uint64: equal rows have equal ones, NaN equals NaN, −0 equals 0."""
-    numbers = np.concatenate([np.asarray(X, np.float64), np.asarray(Y, np.float64)], axis=1) + 0.0
-    numbers[np.isnan(numbers)] = np.nan
-    mixed = np.zeros(len(numbers), np.uint64)
-    for column in np.ascontiguousarray(numbers.T).view(np.uint64):
+def repeated_share(repeats: np.ndarray, rows: int | None = None) -> float:
+    """The share of rows that equal another one, of all of them or on average of so many drawn from them."""
+    count, number = repeats.T
+    total = int(number.sum())
+    kept = 1.0 if rows is None or rows >= total else (rows - 1) / max(total - 1, 1)
+    return float(np.sum(number * (1 - (1 - kept) ** (count - 1))) / total)
+
+
+def _repeats(counts: np.ndarray) -> np.ndarray:
+    count, groups = np.unique(counts, return_counts=True)
+    return np.stack([count, count * groups], axis=1)
+
+
+def _table(X: np.ndarray, Y: np.ndarray) -> np.ndarray:
+    return np.concatenate([np.asarray(X, np.float64), np.asarray(Y, np.float64)], axis=1)
+
+
+def _units(table: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    centre, spread = np.nanmean(table, axis=0), np.nanstd(table, axis=0)
+    return centre, np.where(spread > 1e-12 * np.abs(centre), spread, 1.0)
+
+
+def _hashes(table: np.ndarray, centre: np.ndarray, spread: np.ndarray) -> np.ndarray:
+    """64 bits of each row, (N,) uint64: rows that are equal to a step have equal ones, and NaN equals NaN."""
+    with np.errstate(over="ignore", invalid="ignore"):
+        steps = np.round((table - centre) / (STEP * spread)) + 0.0
+    steps[np.isnan(table)] = np.nan
+    mixed = np.zeros(len(steps), np.uint64)
+    for column in np.ascontiguousarray(steps.T).view(np.uint64):
         mixed = _scramble(mixed ^ _scramble(column))
     return mixed
 

@@ -1,5 +1,6 @@
 """What `MDERRegressor` asks of its settings and its table."""
 
+import itertools
 import math
 import warnings
 from collections.abc import Iterator
@@ -130,14 +131,6 @@ def generator(random_state: Any) -> np.random.RandomState:
         raise ValueError(f"random_state must be None, a generator or a seed from 0 to 2^32 - 1; {error}") from None
 
 
-def names_of(y: Any) -> list[str] | None:
-    """The names of the targets, if y has any."""
-    if hasattr(y, "columns"):
-        return [str(name) for name in y.columns]
-    name = getattr(y, "name", None)
-    return [str(name)] if name is not None else None
-
-
 def warn_of_degenerate_targets(Y: np.ndarray, names: list[str] | None) -> None:
     """Warn of targets that are constant or determined by others.
 
@@ -147,7 +140,7 @@ def warn_of_degenerate_targets(Y: np.ndarray, names: list[str] | None) -> None:
     if len(Y) < 3 or Y.shape[1] < 2:
         return
     named = target_names(names, Y.shape[1])
-    constant = np.nanmin(Y, axis=0) == np.nanmax(Y, axis=0)
+    constant = np.ptp(np.where(np.isnan(Y), np.nanmean(Y, axis=0), Y), axis=0) <= 1e-14 * np.abs(np.nanmean(Y, axis=0))
     remedy = "leave it out of the fit: its likelihood has no bound, and the intervals of the others become too short"
     for target in np.flatnonzero(constant).tolist():
         warnings.warn(f"target {named[target]!r} is {np.nanmax(Y[:, target]):g} in every row; {remedy}", stacklevel=5)
@@ -157,9 +150,15 @@ def warn_of_degenerate_targets(Y: np.ndarray, names: list[str] | None) -> None:
 
 
 def _determined(Y: np.ndarray, varying: list[int]) -> Iterator[tuple[int, list[int]]]:
-    """Targets that are linear functions of those before them in all complete rows, to 1e-5 of their spread."""
+    """Targets that are linear functions of those before them in all complete rows, to 1e-5 of their spread.
+
+    Where too few rows are complete, pairs are looked at.
+    """
     complete = Y[np.isfinite(Y[:, varying]).all(axis=1)]
     if len(complete) <= len(varying) + 1:
+        for first, second in itertools.combinations(varying, 2) if len(varying) > 2 else ():
+            pair = Y[:, [first, second]]
+            yield from ((second, [first]) for _ in _determined(pair, [0, 1]))
         return
     centred = complete - complete.mean(axis=0)
     spread = centred.std(axis=0)

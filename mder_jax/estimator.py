@@ -12,7 +12,7 @@ from sklearn.metrics import r2_score
 from sklearn.utils.validation import check_array, check_consistent_length, check_is_fitted, validate_data
 
 from mder_jax import _calibrated, _model_file, calibration, plotting
-from mder_jax._arrays import check_option, doubles, in_order, is_whole, plain_number, target_names
+from mder_jax._arrays import check_option, doubles, in_order, is_whole, names_of, plain_number, target_names
 from mder_jax._devices import use_all_cores
 from mder_jax._fitting import train
 from mder_jax._predictor import Design, Predictor, Region, Uncertainty, standardizer_of
@@ -21,7 +21,6 @@ from mder_jax._validation import (
     check_same_networks,
     check_settings,
     generator,
-    names_of,
     refuse_gaps,
     refuse_huge,
     refuse_other_things,
@@ -462,9 +461,10 @@ class MDERRegressor(RegressorMixin, BaseEstimator):
 
     def _trained_on(self, X: np.ndarray, Y: np.ndarray) -> str:
         """What to say if some of these rows were trained on, empty if none; an error if it is half of them."""
-        if self.trained_rows_ is None:
+        trained: TrainedRows | None = getattr(self, "trained_rows_", None)
+        if trained is None:  # version 0.1.0 did not remember them
             return ""
-        found, share = found_among(self.trained_rows_, X, Y)
+        found, share = found_among(trained, X, Y)
         if share < NOTICED:
             return ""
         remedy = "calibrate with rows that fit has not seen"

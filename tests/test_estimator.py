@@ -422,9 +422,16 @@ def test_targets_of_a_data_frame_are_found_by_name(data):
     new = pd.DataFrame(new_Y, columns=["a", "b"])
     scale = model.calibrate(new_X, new[["b", "a"]]).calibration_.fit.scale
     assert scale == model.calibrate(new_X, new).calibration_.fit.scale
-    for wrong in (new.rename(columns={"b": "c"}), new.assign(c=1.0)):
+    for wrong in (new.rename(columns={"b": "c"}), new.assign(c=1.0), new["a"]):
         with pytest.raises(ValueError, match=r"y must have the targets of the fit, \['a', 'b'\], in any order"):
             model.calibrate(new_X, wrong)
+    single = MDERRegressor(**SMALL | {"max_iter": 1}).fit(X, frame["a"])
+    assert single.score(X, frame[["a"]]) == single.score(X, frame["a"]) == single.score(X, Y[:, 0])
+    for wrong in (frame["b"], frame[["b"]]):
+        with pytest.raises(ValueError, match=r"the targets of the fit, \['a'\]"):
+            single.score(X, wrong)
+    numbered = MDERRegressor(**SMALL | {"max_iter": 1}).fit(X, pd.DataFrame(Y))  # 0 and 1 are no names
+    assert numbered.target_names_ is None and numbered.score(X, frame) == numbered.score(X, Y)
 
 
 @pytest.mark.parametrize(
@@ -450,6 +457,10 @@ def test_a_sum_of_targets_is_noticed_and_strong_correlation_is_not(data):
     gaps[::3, 0] = np.nan
     with pytest.warns(UserWarning, match="target 'sum' is a linear function of 'a', 'b'"):
         tiny.fit(X, pd.DataFrame(gaps, columns=names))
+    few = np.column_stack([z[:, 0], z[:, 0], z[:, 1]])
+    few[3:, 2] = np.nan
+    with pytest.warns(UserWarning, match="target 'y1' is a linear function of 'y0'"):
+        tiny.fit(X, few)
     close = z[:, :1] + 1e-3 * np.random.default_rng(0).normal(size=(len(z), 1))
     tiny.fit(X, np.column_stack([z, close]))
 

@@ -305,12 +305,12 @@ def test_the_rows_of_the_fit_are_remembered_and_checked(model, tmp_path):
     model.save(path)
     loaded = MDERRegressor.load(path)
     np.testing.assert_array_equal(loaded.trained_rows_.hashes, model.trained_rows_.hashes)
-    assert loaded.trained_rows_.rows == 80 and loaded.trained_rows_.repeated == 0
+    assert loaded.trained_rows_.rows == 80 and loaded.trained_rows_.repeats.tolist() == [[1, 80]]
     older = resealed(model, tmp_path, lambda document: document.pop("trained_rows"))
     assert MDERRegressor.load(older).trained_rows_ is None
-    for wrong in ({"rows": 0, "repeated": 0.0}, {"rows": 80, "repeated": 2.0}, {"rows": "x", "repeated": 0.0}):
+    for wrong in ({"rows": 0}, {"whole": 2.0}, {"rows": "x"}):
         broken = resealed(model, tmp_path, lambda document, wrong=wrong: document["trained_rows"].update(wrong))
-        with pytest.raises(ModelFileError, match="trained rows must be hashes"):
+        with pytest.raises(ModelFileError, match="rows of the fit does not fit together"):
             MDERRegressor.load(broken)
 
 
