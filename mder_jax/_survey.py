@@ -25,10 +25,10 @@ from mder_jax._tables import Table, TableError, quoted
 
 DATE = re.compile(r"(\d{4}[-/.]\d{1,2}[-/.]\d{1,2}|\d{1,2}[-/.]\d{1,2}[-/.]\d{2,4})([T ].*)?|\d{1,2}:\d{2}(:\d{2}.*)?")
 MOST_CATEGORIES = 100
-CODES = 10  # so many different numbers may be codes of categories, whatever else is in the column
-FEW_NUMBERS = 30  # so many may be, if there are words besides, such as sizes or floors
+FEW_NUMBERS = 30  # so many different ones may be names of categories if there are words besides: sizes, floors, years
+CODES = 10  # so many, also if hardly any cell is a word
 SLIPS = 0.1  # of the cells at most are text by mistake
-FEW_ROWS, MOST_ALONE = 50, 0.8  # so many rows may each have a text of their own, and such a share of more rows
+FEW_ROWS, MOST_ALONE = 20, 0.8  # so many rows may each have a text of their own, and such a share of more rows
 
 # What a person reads as a number and `NUMBER` does not: 1,5  17,674.5  1.234,5  1_000  3.1 %  $5  0x1f  −2
 _GROUPED = r"\d{1,3}([,._'’ \x{a0}\x{2009}\x{202f}]\d{3})+([.,]\d+)?"
@@ -91,17 +91,14 @@ class _Survey:
     def is_of_numbers(self) -> bool:
         """Whether a column with text in it was meant to hold numbers.
 
-        So it is if half of the cells, or of the different texts, are numbers, more than `CODES` different ones or some
-        spelled otherwise, and besides there are no words but only markers of missing values; or more than `FEW_NUMBERS`
-        different numbers; or the other texts are rare (`SLIPS`) and no two alike. Otherwise its texts are categories,
-        of which some may be numbers: "S", "M", "38", "40" or "1", "2", "3", "unknown".
+        So it is if half of the cells, or of the different texts, are numbers, and besides there are no words but only
+        markers of missing values; or more than `FEW_NUMBERS` different numbers; or more than `CODES` of them and the
+        other texts are rare (`SLIPS`) and no two alike. Otherwise its texts are categories, of which some may be
+        numbers: "S", "M", "38", "40" or "1", "2", "3", "attic".
         """
-        are_codes = not self.spelled and self.different_numbers <= CODES
-        return (
-            self.many_numbers()
-            and not are_codes
-            and (not self.words or self.different_numbers > FEW_NUMBERS or self._others_are_slips())
-        )
+        many = self.different_numbers
+        slips = many > CODES and self._others_are_slips()
+        return self.many_numbers() and (not self.words or many > FEW_NUMBERS or slips)
 
     def _others_are_slips(self) -> bool:
         others = self.texts - self.numbers

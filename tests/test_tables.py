@@ -341,7 +341,7 @@ def test_numbers_that_are_spelled_otherwise_are_no_categories(tmp_path, spelled,
     [
         [*AGES, *["adult"] * 10],  # many numbers
         [*AGES, *["adult"] * 400],  # few of the cells, but nearly all different ones
-        ["1", "2"] * 20 + ["tow"],  # a slip
+        [str(number) for number in range(12)] * 4 + ["tow"],  # a slip
         ["NA", "1", "2"],  # in Parquet only
     ],
 )
@@ -387,10 +387,40 @@ def test_numbers_that_are_categories_by_their_type(tmp_path):
 
 @pytest.mark.parametrize("encode", [lambda column: column, pa.Array.dictionary_encode])
 def test_a_text_for_each_row_is_no_category(tmp_path, encode):
-    names = pa.array([f"r{i}" for i in range(21)] + ["u"] * 20)
-    path = parquet_file(tmp_path, a=encode(names), y=np.arange(41))
+    names = pa.array([f"r{i}" for i in range(41)] + ["u"] * 10)
+    path = parquet_file(tmp_path, a=encode(names), y=np.arange(51))
     with pytest.raises(TableError, match=r"'a' holds names or remarks \(row 1 has 'r0'\): most rows .*; exclude"):
         read(path, ["a"], ["y"])
+
+
+@pytest.mark.filterwarnings("ignore:.*column 'a' holds")
+@pytest.mark.parametrize(
+    "levels",
+    [
+        [*range(1, 13), "K", "K", "K"],  # grades of a school
+        [*range(1, 21), "attic", "G", "P"],  # floors
+        [*range(32, 57, 2), "S", "M", "L", "XL"],  # sizes
+        [*range(2000, 2011), "before 2000"],  # years
+        [*range(11), "12+"],  # counts
+        ["A+", "A", "B-"],
+        ["1st class", "2nd class"],
+        ["yes", "no"],
+    ],
+)
+def test_categories_of_real_tables_are_not_refused(tmp_path, levels):
+    cells = [str(level) for level in levels] * 20
+    encoding, _ = read(parquet_file(tmp_path, a=cells, y=np.arange(len(cells))), ["a"], ["y"])
+    assert encoding.features[0].categories == tuple(sorted(set(cells)))
+
+
+@pytest.mark.filterwarnings("ignore:.*column 'a' holds")
+def test_a_category_that_occurs_once_beside_few_codes_is_one(tmp_path):
+    cells = ["0", "1", "2", "3", "4"] * 60 + ["other"]
+    encoding, _ = read(parquet_file(tmp_path, a=cells, y=np.arange(301)), ["a"], ["y"])
+    assert encoding.features[0].categories == ("0", "1", "2", "3", "4", "other")
+    some = [f"r{i}" for i in range(21)] + ["u"] * 20
+    encoding, _ = read(parquet_file(tmp_path, a=some, y=np.arange(41)), ["a"], ["y"])
+    assert len(encoding.features[0].categories) == 22
 
 
 def test_control_characters_do_not_reach_the_terminal(tmp_path):
