@@ -106,14 +106,14 @@ def test_scores_of_an_older_file_are_rounded_up_when_it_is_read():
     np.testing.assert_allclose(read.target_scores, arrays["target_scores"], rtol=2e-5)
 
 
-@pytest.mark.parametrize("cases", [40, long(400)])
-@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+@pytest.mark.parametrize("cases", [8, long(400)])
+@pytest.mark.parametrize("dtype", [np.float32, long(np.float64)])
 def test_equal_rows_are_inside_their_own_radius(dtype, cases):
     """`mahalanobis` ≤ `conformal_radius`, and mean ± radius std holds y, compiled or not."""
     distance = jax.jit(lambda mixture, y: mixture.mahalanobis(y))
     for case in range(cases):
         rng = np.random.default_rng(case)
-        n, size = (1 + case % 4, 1 + case // 4 % 3)
+        n, size = (1 + case % 2, 1 + case // 2 % 2) if cases < 10 else (1 + case % 4, 1 + case // 4 % 3)
         A = rng.normal(size=(size, n, n))
         A[:, 1:] = A[:, :1] + A[:, 1:] * 10 ** rng.uniform(-2, 0)  # correlated
         L = np.linalg.cholesky(A @ A.swapaxes(1, 2) + 1e-4 * np.eye(n))
@@ -196,8 +196,8 @@ def test_uncalibrated_regions_are_deterministic_and_do_not_depend_on_the_batch()
     assert np.unique(radii).size == 1
     batch = model.predict_interval(X, joint=True).radius
     alone = [model.predict_interval(X[i : i + 1], joint=True).radius[0] for i in range(3)]
-    np.testing.assert_allclose(batch[:3], alone, rtol=1e-5)
-    for coverage in (0.9, 0.999):
+    np.testing.assert_allclose(batch[:3], alone, rtol=1e-10)
+    for coverage in (0.5, 0.999):
         region = model.predict_interval(X[:1], coverage, joint=True)
         drawn = np.moveaxis(model.sample_y(X[:1], 100_000), -1, 0)
         miss = 1 - region.contains(drawn).mean()
