@@ -243,6 +243,8 @@ def _over_splits(values: Any) -> str:
 
 
 def _rounded(mean: float, error: float) -> str:
+    if not math.isfinite(mean):
+        return "not finite"
     form = ".2f" if abs(mean) < 1000 else ".1e"
     return f"{mean:{form}} ± {error:{form}}".replace("-", "−")
 

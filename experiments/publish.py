@@ -46,8 +46,8 @@ def publish(folder: pathlib.Path, root: pathlib.Path = ROOT) -> None:
     if not document["full"] or document["results"]["missing"]:
         raise ResultsError(f"{folder} holds no run with --full on all tables; nothing was changed")
     pages = {page: updated((root / page).read_text(), tables, document["results"]) for page, tables in TABLES.items()}
-    for name in COPIED:
-        (root / HOME / name).write_bytes((folder / name).read_bytes())
+    (root / HOME / COPIED[0]).write_text(json.dumps(document))  # in one line
+    (root / HOME / COPIED[1]).write_bytes((folder / COPIED[1]).read_bytes())
     for page, text in pages.items():
         (root / page).write_text(text)
 
