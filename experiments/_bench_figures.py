@@ -57,7 +57,7 @@ def _difference_axis(axes: Any) -> None:
     low, high = axes.get_xlim()
     ticks = [-1, -0.3, -0.1, 0, 0.1, 0.3, 1, 3] if high - low < 1.5 else [-1, 0, 0.1, 1, 3, 10]
     ticks = ticks if high > 0.5 or low < -0.5 else [-0.1, -0.05, 0, 0.05, 0.1, 0.2]
-    ticks = ticks if high < 1000 else [-1e6, -100, 0, 100, 1e6]
+    ticks = ticks if high < 1000 else [-1e6, 0, 100, 1e6]
     shown = [tick for tick in ticks if low <= tick <= high]
     axes.set_xticks(shown, [f"{tick:g}".replace("-", "−").replace("e+0", "e") for tick in shown])
     axes.minorticks_off()
