@@ -84,9 +84,9 @@ class Calibration(NamedTuple):
             *(f"NOTE: {note}" for note in self.notes),
             f"conformal scores: {each} of each target, {len(self.joint_scores)} of complete rows",
         ]
-        what = (
-            "before, with the factor, conformal" if self.checks else f"not checked, which takes {2 * FEWEST} new rows"
-        )
+        known = any("rows of the fit" in note for note in self.notes)
+        why = "see the note" if known else f"which takes {2 * FEWEST} rows"
+        what = "before, with the factor, conformal" if self.checks else f"not checked, {why}"
         lines.append(f"coverage of these rows (each half calibrated on the other): {what}")
         for check in self.checks:
             shares = [" ".join(_percent(share) for share in part) for part in (check.interval, check.region)]
@@ -172,7 +172,8 @@ def _scale(rows: Rows, method: Any, separate: bool) -> tuple[ScaleFit, str]:
     count, fewest = len(rows.X), FEWEST_FOR_SCALE * (1 + separate)
     calibration.check_method(method, separate, rows.members)
     if count < fewest:
-        reason = f"{count} calibration row{'s' * (count > 1)} do not determine the scale of the covariance"
+        these = "1 calibration row does" if count == 1 else f"{count} calibration rows do"
+        reason = f"{these} not determine the scale of the covariance"
         return _unscaled(count, method, separate), f"{reason}, which stays as it is; give at least {fewest}, better 50"
     try:
         fit = calibration.fit_scale(rows.members, rows.targets, method, separate)

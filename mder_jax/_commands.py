@@ -35,11 +35,11 @@ def train(options: argparse.Namespace) -> Result:
     encoding, data, held_out, without_target = _training_rows(options)
     model, extra = _estimator().MDERRegressor(**_settings(options)), {"encoding": encoding.to_json()}
     with _checkpoint(options) as directory:
-        model.fit(data.X, data.Y, checkpoint=directory)
+        model.fit(data.X, data.Y, checkpoint=directory, target_names=encoding.target_names)
         if held_out is not None:
             _calibrate(model, held_out, options.out, extra)
         _save(model, options.out, extra)
-    missing = sum(int(np.isnan(part.Y).sum()) for part in (data, held_out) if part is not None)
+    missing = int(np.isnan(data.Y).sum())
     result = {
         "model": str(options.out),
         "members": model.members,
@@ -288,6 +288,7 @@ def evaluate(options: argparse.Namespace) -> Result:
     data, rows = _encoding.read_rows(table, encoding, MOST_ROWS)
     if np.isnan(data.Y).all():
         raise ValueError(f"{table.path}: no target has a value in any row")
+    _warn_of_trained_rows(model, data)
     import jax
 
     from mder_jax import metrics
@@ -306,6 +307,15 @@ def evaluate(options: argparse.Namespace) -> Result:
     kind = _kind_of_intervals(model, encoding, options.coverage)
     covered = _coverage_line(encoding, intervals, f"{options.coverage:g} ({kind})")
     return result, "\n\n".join(part for part in (drawn, str(report), covered) if part)
+
+
+def _warn_of_trained_rows(model: Any, data: Rows) -> None:
+    if model.trained_rows_ is None:
+        return
+    found, share = _trained_rows.found_among(model.trained_rows_, data.X, data.Y)
+    if share >= _trained_rows.NOTICED:
+        these = f"{found:,} of {len(data.X):,} rows are rows that the model was trained on"
+        warnings.warn(f"{these}; scores of other rows will be worse", stacklevel=2)
 
 
 def _write_page(

@@ -186,7 +186,8 @@ class Region(NamedTuple):
     def contains(self, y: Any) -> np.ndarray:
         """‖C⁻¹(y − centre)‖ ≤ radius: whether all targets of a row, (..., N, n), are inside, (..., N).
 
-        Every target must be there: a row with a NaN raises. If y was one-dimensional, (N,) will do.
+        Every target must be there, in the order of the fit: a row with a NaN raises. If y was one-dimensional, (N,)
+        will do.
 
         Example:
           >>> region = Region(centre=np.zeros((1, 2)), scale_tril=np.eye(2)[None], radius=np.array([2.0]))  # a disc

@@ -3,6 +3,7 @@
 import contextlib
 import pathlib
 import warnings
+from collections.abc import Sequence
 from typing import Any, Self
 
 import jax
@@ -129,13 +130,20 @@ class MDERRegressor(RegressorMixin, BaseEstimator):
         tags.target_tags.multi_output = True
         return tags
 
-    def fit(self, X: Any, y: Any, checkpoint: str | pathlib.Path | None = None) -> Self:
+    def fit(
+        self,
+        X: Any,
+        y: Any,
+        checkpoint: str | pathlib.Path | None = None,
+        target_names: Sequence[str] | None = None,
+    ) -> Self:
         """Train the ensemble.
 
         Args:
           X: (N, d), an array or a data frame of numbers.
           y: (N, n) or (N,); NaN for targets that were not observed.
           checkpoint: a directory. If training is interrupted, the same call goes on from there.
+          target_names: for messages, pictures and files; None for those of a data frame.
 
         Example:
           >>> X = np.random.default_rng(0).normal(size=(60, 3))
@@ -149,13 +157,14 @@ class MDERRegressor(RegressorMixin, BaseEstimator):
             use_all_cores()
         before = dict(self.__dict__)
         try:
-            return self._fit(X, y, checkpoint)
+            return self._fit(X, y, checkpoint, target_names)
         except BaseException:  # a fit that was refused or interrupted leaves the model as it was
             self.__dict__ = before
             raise
 
-    def _fit(self, X: Any, y: Any, checkpoint: str | pathlib.Path | None) -> Self:
+    def _fit(self, X: Any, y: Any, checkpoint: str | pathlib.Path | None, named: Sequence[str] | None) -> Self:
         X, Y, flat, names = self._checked(X, y, reset=True)
+        names = names if named is None else list(target_names(named, Y.shape[1]))
         X, Y = rows_to_train_on(X, Y, names)
         warn_of_degenerate_targets(Y, names)
         design = self._design(X.shape[1], Y.shape[1])
@@ -287,21 +296,31 @@ class MDERRegressor(RegressorMixin, BaseEstimator):
         X = self._for_prediction(X)
         radius = self._conformal_radius(coverage, joint)
         if joint:
-            return self.predictor_.region(X, coverage, radius)
-        if radius is None or not np.isfinite(radius).any():
+            region = self.predictor_.region(X, coverage, radius)
+            return (
+                region if radius is not None else region._replace(radius=np.maximum(region.radius, self._widest(True)))
+            )
+        if radius is None or np.isinf(radius).any():
             lower, upper = self.predictor_.interval(X, coverage)
-        else:
-            lower, upper = self._conformal_interval(X, radius)
-        if radius is not None and np.isinf(radius).any() and np.isfinite(radius).any():
-            own, too_few = self.predictor_.interval(X, coverage), np.isinf(radius)
-            lower, upper = (np.where(too_few, *both) for both in zip(own, (lower, upper), strict=True))
+        if radius is not None:
+            few = np.isinf(radius)
+            ends = self._conformal_interval(X, np.where(few, self._widest(False), radius))
+            lower = np.where(few, np.minimum(lower, ends[0]), ends[0]) if few.any() else ends[0]
+            upper = np.where(few, np.maximum(upper, ends[1]), ends[1]) if few.any() else ends[1]
         return Interval(self._shaped(lower), self._shaped(upper))
+
+    def _widest(self, joint: bool) -> np.ndarray:
+        """The largest conformal score, () or (n,), 0 if there is none: no interval of a higher coverage is narrower."""
+        if self.calibration_ is None:
+            return np.zeros(())
+        scores = self.calibration_.joint_scores if joint else self.calibration_.target_scores
+        return np.max(np.nan_to_num(scores), axis=0, initial=0.0)
 
     @np.errstate(invalid="ignore", over="ignore")
     def _conformal_interval(self, X: np.ndarray, radius: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         """mean ± radius std of each target, or everything where they are not finite."""
         parts = self.predictor_.uncertainty(X)
-        half = np.where(np.isfinite(radius), radius, 1.0) * np.sqrt(np.diagonal(parts.total, axis1=1, axis2=2))
+        half = radius * np.sqrt(np.diagonal(parts.total, axis1=1, axis2=2))
         known = np.isfinite(parts.mean) & np.isfinite(half)
         return np.where(known, parts.mean - half, -np.inf), np.where(known, parts.mean + half, np.inf)
 
@@ -313,14 +332,14 @@ class MDERRegressor(RegressorMixin, BaseEstimator):
         if np.isfinite(radius).all():
             return radius
         needed, counts = calibration.rows_needed(coverage), self.calibration_.counts(joint)
-        who = "complete rows" if joint else "rows"
+        who = "complete calibration rows" if joint else "calibration rows"
         if joint or np.isinf(radius).all():
-            here = f"{counts.max()} {'is' if counts.max() == 1 else 'are'} there"
+            here = f"{counts.min()} {'is' if counts.min() == 1 else 'are'} there"
             told = f"{here}: the model's own distribution is used"
         else:
             few = [f"{name!r} has {count}" for name, count in zip(self._names(), counts, strict=True) if count < needed]
             told = f"{', '.join(few)}: for {'it' if len(few) == 1 else 'them'} the model's own quantiles are used"
-        message = f"conformal coverage {coverage:g} needs {needed} calibration {who}; {told}"
+        message = f"conformal coverage {coverage:g} needs {needed} {who}; {told}"
         warnings.warn(message, UserWarning, stacklevel=3)
         return None if joint else radius
 
@@ -454,7 +473,9 @@ class MDERRegressor(RegressorMixin, BaseEstimator):
         unseen = [name for name, count in zip(self._names(), found.counts(joint=False), strict=True) if not count]
         if unseen:
             named = ", ".join(map(repr, unseen))
-            message = f"target {named} was not observed in any calibration row; its intervals stay the model's own"
+            message = (
+                f"target {named} was not observed in any calibration row; it is scaled like the others, not conformal"
+            )
             warnings.warn(message, UserWarning, stacklevel=2)
         self.predictor_, self.calibration_ = plain.with_scale(found.fit.scale), found
         return self

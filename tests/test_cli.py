@@ -151,7 +151,7 @@ def test_settings_reach_the_estimator(trained, run, tmp_path, monkeypatch):
         def __init__(self, **settings):
             seen.update(settings)
 
-        def fit(self, X, Y, checkpoint):
+        def fit(self, X, Y, checkpoint, target_names=None):
             seen.update(rows=len(X), checkpoint=checkpoint)
             raise ValueError("as far as it goes")
 
@@ -180,7 +180,7 @@ def test_rows_to_calibrate_with_are_held_out(trained, run, tmp_path, monkeypatch
         def __init__(self, **settings):
             pass
 
-        def fit(self, X, Y, checkpoint):
+        def fit(self, X, Y, checkpoint, target_names=None):
             parts.update(fit=X)
 
         def calibrate(self, X, Y):
@@ -292,7 +292,7 @@ class Recorder:
     def __init__(self, **settings):
         self.saved = []
 
-    def fit(self, X, Y, checkpoint):
+    def fit(self, X, Y, checkpoint, target_names=None):
         Recorder.last, self.fitted, self.encoding = self, (X, Y), None
         (checkpoint / "5").mkdir(parents=True)
 
@@ -334,7 +334,7 @@ def test_what_was_trained_outlives_a_calibration_that_fails(
 
 
 def test_a_checkpoint_outlives_a_training_that_fails(trained, run, tmp_path, recorder, monkeypatch):
-    def fail(self, X, Y, checkpoint):
+    def fail(self, X, Y, checkpoint, target_names=None):
         (checkpoint / "5").mkdir(parents=True)
         raise ValueError("no loss is finite")
 
@@ -560,7 +560,7 @@ def test_a_model_that_was_not_trained_by_the_command(trained, run, tmp_path):
 
 
 def test_a_constant_feature_only_warns(run, tmp_path, monkeypatch):
-    def stop(self, X, Y, checkpoint):
+    def stop(self, X, Y, checkpoint, target_names=None):
         raise ValueError("no further")
 
     monkeypatch.setattr("mder_jax.estimator.MDERRegressor.fit", stop)
@@ -585,7 +585,7 @@ def test_a_full_disk_does_not_lose_the_trained_model(trained, run, tmp_path, mon
     saved.parent.rmdir()
 
 
-def interrupt(self, X, Y, checkpoint):
+def interrupt(self, X, Y, checkpoint, target_names=None):
     (checkpoint / "5").mkdir(parents=True)
     raise KeyboardInterrupt
 

@@ -1,6 +1,7 @@
 """Conformal intervals and regions as a promise: coverage over many calibrations, with ties, categories and gaps."""
 
 import functools
+import itertools
 
 import jax
 import jax.numpy as jnp
@@ -163,13 +164,28 @@ def test_a_target_with_few_rows_leaves_the_others_conformal():
     np.testing.assert_allclose(factor, model.calibration_.radius(0.9, joint=False)[0], rtol=1e-6)
     assert np.abs((upper - lower)[:, 0] / (whole.upper - whole.lower)[:, 0] - 1).max() < 0.2
     own = model.predict_quantiles(new, [0.05, 0.95])
-    np.testing.assert_allclose(lower[:, 1], own[:, 1, 0], rtol=1e-6)
-    np.testing.assert_allclose(upper[:, 1], own[:, 1, 1], rtol=1e-6)
-    with pytest.warns(UserWarning, match=r"0\.9 needs 9 calibration complete rows; 3 are there"):
+    widest = np.nanmax(model.calibration_.target_scores[:, 1]) * std[:, 1]
+    mean = model.predict(new)[:, 1]
+    np.testing.assert_allclose(lower[:, 1], np.minimum(own[:, 1, 0], mean - widest), rtol=1e-6)
+    np.testing.assert_allclose(upper[:, 1], np.maximum(own[:, 1, 1], mean + widest), rtol=1e-6)
+    with pytest.warns(UserWarning, match=r"0\.9 needs 9 complete calibration rows; 3 are there"):
         model.predict_interval(new, joint=True)
     Y[:, 1] = np.nan
     with pytest.warns(UserWarning, match="target 'y1' was not observed in any calibration row"):
         model.calibrate(X, Y)
+
+
+@pytest.mark.filterwarnings("ignore:conformal coverage")
+def test_intervals_and_regions_of_a_higher_coverage_are_not_narrower():
+    """Also where there are too few rows and the model's own quantiles take over."""
+    model = trained(continuous).calibrate(*continuous(np.random.default_rng(7), 30))
+    new, _ = continuous(np.random.default_rng(8), 20)
+    levels = (0.5, 0.9, 0.95, 0.967, 0.968, 0.97, 0.98, 0.99)
+    intervals = [model.predict_interval(new, level) for level in levels]
+    regions = [model.predict_interval(new, level, joint=True).radius for level in levels]
+    for narrow, wide in itertools.pairwise(intervals):
+        assert (narrow.lower >= wide.lower).all() and (narrow.upper <= wide.upper).all()
+    assert all((narrow <= wide).all() for narrow, wide in itertools.pairwise(regions))
 
 
 def test_ends_of_wide_intervals_are_symmetric_and_finite():

@@ -310,7 +310,7 @@ def test_conformal_coverage_that_the_rows_cannot_give_says_so(data):
     model = MDERRegressor(**SMALL | {"max_iter": 3}).fit(*data).calibrate(*table(rows=15, seed=5))
     with pytest.warns(UserWarning, match="needs 99 calibration rows; 15 are there: the model's own"):
         assert np.isfinite(model.predict_interval(data[0], 0.99).lower).all()
-    assert str(model.calibration_).endswith("not checked, which takes 40 new rows")
+    assert str(model.calibration_).endswith("not checked, which takes 40 rows")
 
 
 @pytest.mark.slow
