@@ -62,7 +62,8 @@ def published(name: str) -> dict[str, tuple[float, float, int]]:
 def standard_error(values: Any) -> float:
     """Of the mean over splits."""
     values = np.asarray(values, float)
-    return float(np.std(values, ddof=1) / math.sqrt(len(values)))
+    with np.errstate(invalid="ignore"):  # one that is not finite has no error
+        return float(np.std(values, ddof=1) / math.sqrt(len(values)))
 
 
 def paired(ours: Any, theirs: Any, training_rows: int, test_rows: int) -> Difference:
