@@ -13,7 +13,7 @@ from jax import Array
 
 from mder_jax import calibration
 from mder_jax._arrays import doubles, flag
-from mder_jax._predictor import Predictor, Uncertainty
+from mder_jax._predictor import Predictor
 from mder_jax.calibration import Scale, ScaleFit
 from mder_jax.mixture import Mixture, tail_of_radius
 
@@ -195,7 +195,7 @@ def row_scores(predictor: Predictor, X: np.ndarray, Y: np.ndarray) -> tuple[np.n
     """Scores of rows, (N,), and of their targets, (N, n), rounded up by what networks cannot tell; NaN if missing."""
     unit, complete = predictor.targets.std, np.isfinite(Y).all(axis=1)
     parts = predictor.uncertainty(X)
-    single = (np.abs(Y - parts.mean) + RESOLUTION * unit) / _std(parts) * (1 + RESOLUTION)
+    single = (np.abs(Y - parts.mean) + RESOLUTION * unit) / parts.std * (1 + RESOLUTION)
     joint = np.full(len(X), np.nan)
     if complete.any():
         region = predictor.ellipsoids(X[complete])
@@ -207,10 +207,6 @@ def row_scores(predictor: Predictor, X: np.ndarray, Y: np.ndarray) -> tuple[np.n
 def _sorted(scores: np.ndarray) -> np.ndarray:
     """Along the rows, NaN last and without rows of nothing else."""
     return np.sort(scores, axis=0)[: int(np.sum(~np.isnan(scores), axis=0).max())]
-
-
-def _std(parts: Uncertainty) -> np.ndarray:
-    return np.sqrt(np.diagonal(parts.total, axis1=1, axis2=2))
 
 
 class _Place(NamedTuple):
@@ -248,7 +244,7 @@ def _inside(rows: Rows, fit: ScaleFit, found: Calibration) -> list[tuple[np.ndar
     scales = (jax.tree.map(np.float32, scale) for scale in (Scale(1.0, 1.0), fit.scale))
     before, after = (_place(rows.members, scale, z) for scale in scales)
     parts = scaled.uncertainty(rows.X)
-    offset = np.abs(rows.Y - parts.mean) / _std(parts)
+    offset = np.abs(rows.Y - parts.mean) / parts.std
     complete = np.isfinite(rows.Y).all(axis=1)
     distance = np.full(len(rows.Y), np.nan)
     if complete.any():

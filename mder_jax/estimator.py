@@ -320,7 +320,7 @@ class MDERRegressor(RegressorMixin, BaseEstimator):
     def _conformal_interval(self, X: np.ndarray, radius: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         """mean ± radius std of each target, or everything where they are not finite."""
         parts = self.predictor_.uncertainty(X)
-        half = radius * np.sqrt(np.diagonal(parts.total, axis1=1, axis2=2))
+        half = radius * parts.std
         known = np.isfinite(parts.mean) & np.isfinite(half)
         return np.where(known, parts.mean - half, -np.inf), np.where(known, parts.mean + half, np.inf)
 
