@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from experiments._claims import interval
+from experiments.harness.statistics import interval
 
 STYLE = pathlib.Path(__file__).with_name("paper.mplstyle")
 ANGLES = [quarter * math.pi / 2 for quarter in range(5)]
@@ -50,7 +50,7 @@ def rendered(figure: Any) -> dict[str, bytes]:
     figure.set_dpi(200)
     png, pdf = io.BytesIO(), io.BytesIO()
     FigureCanvasAgg(figure).print_png(png, pil_kwargs={"compress_level": 3})
-    figure.set_layout_engine("none")  # it stands now
+    figure.set_layout_engine("none")  # the layout is final
     figure.set_dpi(72)  # the unit of PDF
     FigureCanvasPdf(figure).print_pdf(pdf, metadata={"CreationDate": None})
     return {"png": png.getvalue(), "pdf": pdf.getvalue()}

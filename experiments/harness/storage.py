@@ -2,21 +2,35 @@
 
 import io
 import json
+import os
 import pathlib
+import secrets
 import zipfile
 from typing import Any
 
 import numpy as np
 
-from mder_jax._files import DRAFT, write_whole as write
-
+DRAFT = ".draft-"
 MARK = ".mder_jax_experiments"
-PART = "_page.json"  # a study's part of the page
+PART = "_page.json"  # a study's part of the report
 ARRAY = "array in npz"
 
 
 class ResultsError(Exception):
-    """What the user asked for cannot be done; the message says why."""
+    """A request that cannot be fulfilled; the message says why."""
+
+
+def write(path: pathlib.Path, content: bytes) -> None:
+    """Write a file so that it appears whole or not at all."""
+    draft = path.with_name(f"{DRAFT}{secrets.token_hex(4)}")
+    try:
+        with draft.open("wb") as file:
+            file.write(content)
+            file.flush()
+            os.fsync(file.fileno())
+        os.replace(draft, path)
+    finally:
+        draft.unlink(missing_ok=True)
 
 
 def open_folder(folder: pathlib.Path) -> None:

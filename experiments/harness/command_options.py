@@ -58,5 +58,5 @@ def _at_least(kind: type, least: float) -> Callable[[str], Any]:
             raise argparse.ArgumentTypeError(f"must be {least:g} or more; got {text}")
         return value
 
-    parse.__name__ = "whole number" if kind is int else "number" if kind is float else kind.__name__
+    parse.__name__ = "integer" if kind is int else "number" if kind is float else kind.__name__
     return parse

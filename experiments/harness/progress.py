@@ -1,7 +1,6 @@
-"""What is running, on one line of standard error, and training that reports to it."""
+"""What is running, on one line of standard error."""
 
 import contextlib
-import warnings
 from collections.abc import Callable, Iterator
 from queue import Empty
 from typing import Any
@@ -48,21 +47,3 @@ def running(what: str, part: float = 0.0) -> None:
     """Say what is running and how much of it is done; nothing happens without a bar."""
     if _now:
         _now[-1](what, part)
-
-
-def train(what: str, *arguments: Any, callback: Callable[[Any], Any] | None = None, **options: Any) -> Any:
-    """`fit_ensemble` under the bar. Ctrl-C raises, as results of half a training must not be saved."""
-    import mder_jax as mder
-
-    running(what)
-
-    def report(progress: mder.Progress) -> Any:
-        running(what, progress.epoch / progress.epochs)
-        return callback(progress) if callback else None
-
-    with warnings.catch_warnings():
-        warnings.filterwarnings("error", message="interrupted", category=RuntimeWarning)
-        try:
-            return mder.fit_ensemble(*arguments, **options, progress=False, callback=report)
-        except RuntimeWarning:
-            raise KeyboardInterrupt from None

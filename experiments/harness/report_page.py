@@ -1,0 +1,171 @@
+"""The ledger of claims, and one self-contained page with figures, claims and settings of all saved studies."""
+
+import base64
+import html
+import json
+import pathlib
+from collections import Counter
+from collections.abc import Iterable
+from typing import Any
+
+from experiments.harness import storage
+from experiments.harness.claims import FAILS, HOLDS, IN_PART, OPEN
+
+COLUMNS = {"where": "Where", "claim": "Claim", "statistic": "Tested by", "paper": "Paper", "ours": "Here"}
+CLASSES = {HOLDS: "holds", IN_PART: "part", FAILS: "fails", OPEN: "open"}
+PLURAL = {HOLDS: "hold", IN_PART: "hold in part", FAILS: "do not hold", OPEN: "cannot be decided"}
+STYLE = """
+:root { color-scheme: light dark; --line: #8884; --soft: #8881; }
+body { font: 16px/1.5 system-ui, sans-serif; max-width: 70rem; margin: 0 auto; padding: 1rem; }
+h1, h2 { line-height: 1.2; } h2 { margin-top: 3rem; border-top: 1px solid var(--line); padding-top: 1rem; }
+nav a, .more { display: inline-block; margin: 0 1rem .3rem 0; } .more { font-size: .9rem; }
+figure { display: inline-block; vertical-align: top; max-width: 100%; margin: 1rem 2rem 1rem 0; }
+figcaption { font-size: .9rem; opacity: .85; }
+img { width: 100%; height: auto; background: #fff; border-radius: 4px; }
+pre { overflow-x: auto; background: var(--soft); padding: .7rem; font-size: .8rem; border-radius: 4px; }
+details { margin: .5rem 0; } summary { cursor: pointer; } summary .verdict { margin-left: .7rem; font-weight: 400; }
+table { border-collapse: collapse; width: 100%; font-size: .9rem; }
+th, td { text-align: left; vertical-align: top; padding: .35rem .5rem; border-bottom: 1px solid var(--line); }
+.verdict { white-space: nowrap; font-weight: 600; }
+.verdict::before { content: "●"; margin-right: .35rem; }
+.holds::before { color: #009E73; } .part::before { color: #E69F00; }
+.fails::before { color: #D55E00; } .open::before { color: #888; }
+@media (max-width: 46rem) {
+  thead { display: none; } td { display: block; border: 0; padding: .1rem 0; }
+  td:empty { display: none; } td::before { content: attr(data-name) ": "; font-weight: 600; opacity: .7; }
+  tr { display: block; border-bottom: 1px solid var(--line); padding: .6rem 0; }
+}
+"""
+
+
+def read(folder: pathlib.Path, studies: Iterable[str]) -> dict[str, dict[str, Any]]:
+    """The parts of the report that the folder holds, by study."""
+    paths = {name: folder / f"{name}{storage.PART}" for name in studies}
+    return {name: json.loads(path.read_text()) for name, path in paths.items() if path.exists()}
+
+
+def summary(parts: dict[str, dict[str, Any]]) -> str:
+    """What to print: every study's report, then its claims with their verdicts, and how many there are of each."""
+    texts = []
+    for name, part in parts.items():
+        lines = [f"  {claim['verdict']:18} {claim['claim']}: {claim['ours']}" for claim in part["claims"]]
+        texts.append("\n".join([f"\n== {name} ({part['seconds']:.1f} s)", part["report"], *lines]))
+    claims = _claims(parts)
+    return "\n".join([*texts, *([f"\n{counted(claims)}; ledger.md says how each was tested"] if claims else [])])
+
+
+def write(folder: pathlib.Path, parts: dict[str, dict[str, Any]], misprints: list[tuple[str, str, str]]) -> None:
+    """``ledger.json``, ``ledger.md`` and ``report.html`` from the parts, and from the figures in the folder."""
+    claims = _claims(parts)
+    storage.write(folder / "ledger.json", json.dumps(claims, indent=1, ensure_ascii=False).encode())
+    storage.write(folder / "ledger.md", markdown(claims).encode())
+    storage.write(folder / "report.html", page(folder, parts, misprints).encode())
+
+
+def counted(claims: list[dict[str, str]]) -> str:
+    """How many claims there are, and of each verdict."""
+    return f"{len(claims)} claims: {', '.join(_counts(claims).values())}"
+
+
+def markdown(claims: list[dict[str, str]]) -> str:
+    """The ledger as a page with one table."""
+    titles = ["Id", *COLUMNS.values(), "Verdict"]
+    lines = [titles, ["---"] * len(titles)]
+    lines += [[f"`{claim['id']}`", *(claim[key] for key in COLUMNS), f"**{claim['verdict']}**"] for claim in claims]
+    table = "".join("| " + " | ".join(cell.replace("|", "\\|") for cell in line) + " |\n" for line in lines)
+    return f"# The paper's claims, each as a number\n\n{table}"
+
+
+def page(folder: pathlib.Path, parts: dict[str, dict[str, Any]], misprints: list[tuple[str, str, str]]) -> str:
+    """All of it as one HTML file without any link to the outside: figures by study, then the ledger, then misprints."""
+    links = "".join(f'<a href="#{name}">{name}</a>' for name in parts)
+    sections = "".join(_section(folder, name, part) for name, part in parts.items())
+    rows = [[html.escape(cell) for cell in row] for row in misprints]
+    return f"""<!DOCTYPE html>
+<html lang="en"><head><meta charset="utf-8"><meta name="viewport" content="width=device-width, initial-scale=1">
+<link rel="icon" href="data:,"><title>Multivariate Deep Evidential Regression, reproduced</title><style>{STYLE}</style>
+</head><body>
+<h1>Multivariate Deep Evidential Regression, reproduced</h1>
+<p>The figures and claims of Meinert &amp; Lavin, <i>Multivariate Deep Evidential Regression</i> (arXiv:2104.06135),
+made by <code>python -m experiments</code>. {counted(_claims(parts))}.</p>
+<nav>{links}<a href="#ledger">ledger</a><a href="#misprints">misprints</a></nav>
+{sections}
+<h2 id="ledger">The ledger of claims</h2>
+{_failures(parts)}{"".join(_ledger(name, part["claims"]) for name, part in parts.items())}
+<h2 id="misprints">Misprints found on the way</h2>
+{_table(["Where", "Printed", "Meant"], rows)}
+</body></html>
+"""
+
+
+def _claims(parts: dict[str, dict[str, Any]]) -> list[dict[str, str]]:
+    """The claims of all parts, each with its study."""
+    return [{"study": name, **claim} for name, part in parts.items() for claim in part["claims"]]
+
+
+def _counts(claims: list[dict[str, str]]) -> dict[str, str]:
+    """Texts such as "3 hold" by verdict."""
+    counts = Counter(claim["verdict"] for claim in claims)
+    return {one: f"{counts[one]} {one if counts[one] == 1 else many}" for one, many in PLURAL.items() if counts[one]}
+
+
+def _section(folder: pathlib.Path, name: str, part: dict[str, Any]) -> str:
+    settings = json.dumps({key: part[key] for key in ("config", "versions", "date", "seconds")}, indent=1)
+    figures = "".join(_figure(folder / f"{name}_{label}.png", text) for label, text in part["captions"].items())
+    claims = f'<a class="more" href="#{name}-claims">{counted(part["claims"])}</a>' if part["claims"] else ""
+    return f"""<h2 id="{name}">{name}</h2>
+<p>{html.escape(part["what"])}</p>
+{figures}
+<pre>{html.escape(part["report"])}</pre>
+{claims}<details><summary>Settings, versions, time</summary><pre>{html.escape(settings)}</pre></details>
+"""
+
+
+def _figure(path: pathlib.Path, caption: str) -> str:
+    """The figure inside the page, or nothing if it was not drawn."""
+    if not path.exists():
+        return ""
+    png, text = path.read_bytes(), html.escape(caption)
+    width = int.from_bytes(png[16:20]) // 2  # sharp on screens with two pixels for each of CSS
+    image = f'<img alt="{text}" src="data:image/png;base64,{base64.b64encode(png).decode()}">'
+    return f'<figure style="width: {width}px">{image}<figcaption>{text}</figcaption></figure>\n'
+
+
+def _failures(parts: dict[str, dict[str, Any]]) -> str:
+    rows = [claim for claim in _claims(parts) if claim["verdict"] == FAILS]
+    items = "".join(
+        f'<li><a href="#{row["id"]}">{row["study"]}</a>: {html.escape(row["claim"])}</li>\n' for row in rows
+    )
+    return f'<p class="verdict fails">Claims that do not hold</p>\n<ul>\n{items}</ul>\n' if rows else ""
+
+
+def _ledger(name: str, claims: list[dict[str, str]]) -> str:
+    """The claims of a study, folded below their counts."""
+    if not claims:
+        return ""
+    counts = " ".join(_verdict(verdict, text) for verdict, text in _counts(claims).items())
+    rows = [[*(_cell(claim, key) for key in COLUMNS), _verdict(claim["verdict"], claim["verdict"])] for claim in claims]
+    return f"""<details id="{name}-claims"><summary>{name} {counts}</summary>
+{_table([*COLUMNS.values(), "Verdict"], rows)}
+</details>
+"""
+
+
+def _cell(claim: dict[str, str], key: str) -> str:
+    """A part of a claim; the text of the claim is where links to its id lead."""
+    text = html.escape(claim[key])
+    return f'<span id="{claim["id"]}">{text}</span>' if key == "claim" else text
+
+
+def _verdict(verdict: str, text: str) -> str:
+    return f'<span class="verdict {CLASSES[verdict]}">{text}</span>'
+
+
+def _table(titles: list[str], rows: list[list[str]]) -> str:
+    """A table of cells in HTML, which have their titles beside them where the page is narrow."""
+    head = "".join(f"<th>{title}</th>" for title in titles)
+    body = ""
+    for row in rows:
+        cells = (f'<td data-name="{title}">{cell}</td>' for title, cell in zip(titles, row, strict=True))
+        body += f"<tr>{''.join(cells)}</tr>\n"
+    return f"<table><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table>"

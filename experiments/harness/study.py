@@ -1,0 +1,78 @@
+"""What a study is, and which there are."""
+
+import importlib
+import pathlib
+from typing import Any, NamedTuple, Protocol, cast
+
+from experiments.harness.claims import Claim
+
+
+class SavedStudy(Protocol):
+    """What every study has for its saved results."""
+
+    Config: type
+    CAPTIONS: dict[str, str]
+
+    def report(self, results: dict[str, Any]) -> str:
+        """What to print."""
+
+    def claims(self, results: dict[str, Any]) -> list[Claim]:
+        """Rows of the ledger."""
+
+    def plot(self, results: dict[str, Any]) -> dict[str, Any]:
+        """Figures by name; each has a caption."""
+
+
+class Study(SavedStudy, Protocol):
+    """A study that computes all in one go."""
+
+    def run(self, config: Any) -> dict[str, Any]:
+        """Compute; what comes back (dicts, lists, numbers, text, arrays) is saved."""
+
+
+class ResumableStudy(SavedStudy, Protocol):
+    """A study that keeps what is done so far in the folder of the results, and resumes from there."""
+
+    def run(self, config: Any, folder: pathlib.Path) -> dict[str, Any]:
+        """Compute what the folder does not hold yet; what comes back is saved."""
+
+
+class Entry(NamedTuple):
+    """Which module a study is, what it shows, whether the run without a name has it, and whether it is resumable."""
+
+    module: str
+    what: str
+    in_paper: bool
+    resumable: bool = False
+
+
+PAPER = {
+    "circle": "100 networks on the noisy circle: predictions, the gate ν, covariance and correlation",
+    "sample_size": "from 50 to 30,000 points: when the gate opens, and when the fit over-fits",
+    "coupling": "what the coupling r changes, and what it cannot; κ and ν both free",
+    "degeneration": "the likelihood cannot distinguish κ from β, and what Amini's regulariser makes of it",
+    "student_fits": "t densities, a t5 fitted to a t2, and how far a t13 is from a normal",
+    "nu_bias": "bias of fitted ν and σ, against the sample size",
+    "gaussian_fit": "a Gaussian fit and an over-fit, which has the smaller loss",
+    "uncertainty_types": "aleatoric and epistemic uncertainty where data are noisy, misfitted or missing",
+    "cubic": "the univariate experiment of Amini et al., six methods side by side",
+    "evidence": "the closed forms against brute-force integration, and their error in float32",
+}
+BENCHMARK = "real tables: this library against what else one would use; --full runs for an hour and a half"
+SPEED = "the evidence, training against PyTorch, and how training grows, as ratios"
+STUDIES = {name: Entry(f"experiments.paper.{name}", what, in_paper=True) for name, what in PAPER.items()} | {
+    "benchmark": Entry("experiments.benchmark", BENCHMARK, in_paper=False, resumable=True),
+    "speed": Entry("experiments.speed", SPEED, in_paper=False),
+}
+
+
+def find(name: str) -> SavedStudy:
+    """The study of this name."""
+    return cast(SavedStudy, importlib.import_module(STUDIES[name].module))
+
+
+def results_of(name: str, config: Any, folder: pathlib.Path) -> dict[str, Any]:
+    """Run a study; only one that is resumable sees the folder."""
+    if STUDIES[name].resumable:
+        return cast(ResumableStudy, find(name)).run(config, folder)
+    return cast(Study, find(name)).run(config)
