@@ -4,11 +4,11 @@ Only the learning rate is not the estimator's: the program is run once for each 
 """
 
 import contextlib
-import functools
 import math
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 from typing import Any, NamedTuple
 
 import jax
@@ -18,16 +18,15 @@ import optax
 from jax import Array, lax
 
 import mder_jax as mder
-from experiments._bench_scores import COVERAGES, Forecast, Members
-from experiments._bench_tasks import Tasks
-from mder_jax import MDERRegressor, _fitting
-from mder_jax._job import take
+from experiments.benchmark.scores import COVERAGES, Forecast
+from experiments.benchmark.splits import Tasks
 from mder_jax.calibration import Scale
+from mder_jax.estimator import recipe as usual
 
 LAMBDA = 0.01
 DROPOUT, PASSES = 0.1, 50
-CALIBRATION_SHARE = 0.15
-USUAL = MDERRegressor()
+CALIBRATION_FRACTION = 0.15
+USUAL = mder.MDERRegressor()
 
 
 class Kind(NamedTuple):
@@ -48,25 +47,20 @@ def diagonal_niw_link(raw: Array, n: int) -> mder.NIW:
     return mder.niw_link(full, n)
 
 
-def _evidence(niw: mder.NIW, y: Array) -> Array:
-    return mder.mder_nll(niw, y, missing=False)
+def _amini(each: mder.NIG, y: Array) -> Array:
+    """The regularised loss of Amini et al., summed over targets."""
+    return jnp.sum(mder.der_loss(each, y, LAMBDA), axis=-1)
 
 
-def _amini(one_by_one: mder.NIG, y: Array) -> Array:
-    return jnp.sum(mder.der_loss(one_by_one, y, LAMBDA), axis=-1)
-
-
-def _full(n: int) -> int:
-    return mder.num_outputs(n) - 1
-
-
+_EVIDENCE = partial(mder.mder_nll, missing=False)
+_GAUSSIAN = Kind(lambda n: mder.num_outputs(n) - 1, partial(mder.gaussian_link, relative=True), mder.gaussian_nll)
 KINDS = {
-    "niw": Kind(mder.num_outputs, functools.partial(mder.niw_link, relative=True), _evidence),
-    "niw-diagonal": Kind(lambda n: 2 * n + 1, diagonal_niw_link, _evidence),
+    "niw": Kind(mder.num_outputs, partial(mder.niw_link, relative=True), _EVIDENCE),
+    "niw-diagonal": Kind(lambda n: 2 * n + 1, diagonal_niw_link, _EVIDENCE),
     "nig": Kind(lambda n: 4 * n, mder.nig_link, _amini),
-    "gaussian": Kind(_full, functools.partial(mder.gaussian_link, relative=True), mder.gaussian_nll),
-    "gaussian-diagonal": Kind(lambda n: 2 * n, functools.partial(mder.gaussian_link, full=False), mder.gaussian_nll),
-    "dropout": Kind(_full, functools.partial(mder.gaussian_link, relative=True), mder.gaussian_nll, DROPOUT),
+    "gaussian": _GAUSSIAN,
+    "gaussian-diagonal": Kind(lambda n: 2 * n, partial(mder.gaussian_link, full=False), mder.gaussian_nll),
+    "dropout": _GAUSSIAN._replace(dropout=DROPOUT),
 }
 
 
@@ -81,16 +75,16 @@ class Recipe:
     rates: tuple[float, ...]
 
 
-class Trained(NamedTuple):
-    """Networks of all splits, those of the rate that each has chosen.
+def held_out_and_batch(rows: int) -> tuple[int, int]:
+    """How many of the training rows the estimator would hold out, and how many it would have in a minibatch."""
+    held_out = usual.rows_held_out(USUAL.validation_fraction, rows)
+    return held_out, min(rows - held_out, usual.batch_size(rows - held_out))
 
-    Args:
-      network: what they are.
-      params: (S, M, ...).
-      rates: the chosen ones, (S,).
-      seconds: of training at all rates.
-      compiling: seconds.
-      diverged: how many of a split's M networks did, (S,).
+
+class Trained(NamedTuple):
+    """Networks of all splits, those of the rate (S,) that each has chosen, with parameters (S, M, ...).
+
+    Seconds are those at all rates; `diverged` (S,) is how many of a split's M networks did.
     """
 
     network: mder.Network
@@ -104,37 +98,30 @@ class Trained(NamedTuple):
 def fit(kind: Kind, tasks: Tasks, recipe: Recipe, members: int) -> Trained:
     """Train the networks of all splits at all rates, and keep for each split those of its best rate.
 
-    Each network holds out rows of its own and keeps its best parameters on them. At another rate it has the same
+    Each network holds out separate rows and keeps its best parameters on them. At another rate it has the same
     held-out rows, initial parameters and shuffles.
     """
-    n, rows = tasks.targets, tasks.X.shape[1]
-    link = functools.partial(kind.link, n=n)
+    count, batch = held_out_and_batch(tasks.X.shape[1])
+    rows, n = tasks.X.shape[1] - count, tasks.targets
+    link = partial(kind.link, n=n)
     network = mder.mlp(recipe.widths, kind.outputs(n), USUAL.activation, link, kind.dropout)
-    count = tasks.splits * members
-    held_out = _fitting.rows_held_out(USUAL.validation_fraction, rows)
-    random = np.random.RandomState(recipe.seed)
-    order = np.stack([random.permutation(rows) for _ in range(count)])
-    split = np.repeat(np.arange(tasks.splits), members)[:, None]
-    held, kept = order[:, :held_out], order[:, held_out:]
-    batch = min(kept.shape[1], _fitting.batch_size(kept.shape[1]))
-    data = [mder.PerMember(values[split, part]) for part in (kept, held) for values in (tasks.X, tasks.Y)]
+    learnt, held_out = _rows_of_members(tasks, recipe.seed, members, count)
     # As it is for a rate of 1: the schedule and the weight decay of AdamW are both proportional to the rate.
-    at_one = _fitting.optimizer(1.0, USUAL.alpha, recipe.epochs, kept.shape[1], batch)
+    at_one = usual.optimizer(1.0, USUAL.alpha, recipe.epochs, rows, batch)
 
     def at_rate(rate: float) -> mder.Ensemble:
-        values = np.full(count, rate, np.float32)
-        with _fitting.usual_promotion():
+        values = np.full(tasks.splits * members, rate, np.float32)
+        with usual.usual_promotion():
             return mder.fit_ensemble(
                 jax.random.key(recipe.seed),
                 network,
                 kind.loss,
-                data[0],
-                data[1],
+                *learnt,
                 optimizer=mder.PerMember(values, lambda rate: optax.chain(at_one, optax.scale(rate))),
                 epochs=recipe.epochs,
                 batch_size=batch,
-                validation=(data[2], data[3]),
-                patience=_fitting.patience(kept.shape[1], batch),
+                validation=held_out,
+                patience=usual.patience(rows, batch),
                 progress=False,
             )
 
@@ -146,11 +133,20 @@ def fit(kind: Kind, tasks: Tasks, recipe: Recipe, members: int) -> Trained:
 
     def of_chosen(*leaves: Any) -> np.ndarray:
         apart = [np.asarray(leaf).reshape(tasks.splits, members, *leaf.shape[1:]) for leaf in leaves]
-        return np.stack([apart[number][place] for place, number in enumerate(chosen)])
+        return np.stack([apart[number][split] for split, number in enumerate(chosen)])
 
     params = jax.tree.map(of_chosen, *(ensemble.params for ensemble in trained))
     diverged = np.sum(of_chosen(*(ensemble.diverged_at for ensemble in trained)) >= 0, axis=1)
     return Trained(network, params, np.asarray(recipe.rates)[chosen], seconds, compiling, diverged)
+
+
+def _rows_of_members(tasks: Tasks, seed: int, members: int, held_out: int) -> Any:
+    """(X, Y) to learn from and (X, Y) held out, of each member of each split."""
+    random = np.random.RandomState(seed)
+    order = np.stack([random.permutation(tasks.X.shape[1]) for _ in range(tasks.splits * members)])
+    split = np.repeat(np.arange(tasks.splits), members)[:, None]
+    parts = (order[:, held_out:], order[:, :held_out])
+    return [tuple(mder.PerMember(values[split, part]) for values in (tasks.X, tasks.Y)) for part in parts]
 
 
 def best_rates(losses: np.ndarray, members: int) -> np.ndarray:
@@ -163,20 +159,24 @@ def best_rates(losses: np.ndarray, members: int) -> np.ndarray:
     return np.argmin(best.reshape(len(losses), -1, members).mean(2), axis=0)
 
 
+def take(tree: Any, index: Any) -> Any:
+    """The same entries of every array."""
+    return jax.tree.map(lambda leaf: leaf[index], tree)
+
+
 def outputs(trained: Trained, X: np.ndarray) -> tuple[Any, float]:
-    """What the networks of each split say of its rows X (S, K, d), and the seconds it takes without compiling.
+    """What the networks of each split predict for its rows X (S, K, d), and the seconds without compiling.
 
     Arrays are (S, M, K, ...), or with dropout (S, passes, K, ...).
     """
     network = trained.network
 
-    def of_passes(params: Any, x: Array) -> Any:
-        assert network.train is not None
+    def of_split(part: tuple[Any, Array]) -> Any:
+        params, x = part
+        if network.train is None:
+            return jax.vmap(network.apply, in_axes=(0, None))(params, x)
         keys = jax.random.split(jax.random.key(1), PASSES)
         return jax.vmap(network.train, in_axes=(None, None, 0))(take(params, 0), x, keys)
-
-    def of_split(part: tuple[Any, Array]) -> Any:
-        return of_passes(*part) if network.train else jax.vmap(network.apply, in_axes=(0, None))(*part)
 
     program = jax.jit(lambda params, x: lax.map(of_split, (params, x))).lower(trained.params, X).compile()
     begin = time.perf_counter()
@@ -185,7 +185,7 @@ def outputs(trained: Trained, X: np.ndarray) -> tuple[Any, float]:
 
 
 def calibrated(members: Any, held_out: Any, Y: np.ndarray) -> tuple[Forecast, list[str]]:
-    """The forecast with the scale and the regions that held-out rows ask for, each split its own; and what failed.
+    """The forecast with the scale and the regions that held-out rows call for, each split its own; and what failed.
 
     Args:
       members: what the networks say of the test rows, (S, M, K, ...).
@@ -199,11 +199,11 @@ def calibrated(members: Any, held_out: Any, Y: np.ndarray) -> tuple[Forecast, li
         radii.append(radius)
         failures.append(failure)
     stacked = jax.tree.map(lambda *leaves: jnp.stack(leaves), *parts)
-    return Forecast(Members(stacked), radii=np.asarray(radii, np.float32)), failures
+    return Forecast(stacked, radii=np.asarray(radii, np.float32)), failures
 
 
 def _calibration(held_out: Any, y: np.ndarray) -> tuple[Scale, list[float], str]:
-    """The factor and the radii that held-out rows ask for, in double precision if they are too far off for float32.
+    """The factor and the radii that held-out rows call for, in double precision if they are too far off for float32.
 
     Where that fails, too (a covariance that is singular to rounding), the forecast stays as it is, and why is said.
     """

@@ -5,10 +5,14 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-# NLL in the unit of the target on the same seeded splits: mean and its standard error. Hernández-Lobato and Adams 2015,
-# Gal and Ghahramani 2016, Mukhoti et al. 2018, Lakshminarayanan et al. 2017, Duan et al. 2020. The last two print
-# standard deviations over splits, which are divided by √20 (protein √5) here.
+# Hernández-Lobato and Adams 2015, Gal and Ghahramani 2016, Mukhoti et al. 2018, Lakshminarayanan et al. 2017, Duan et
+# al. 2020; and whether what they print after ± is the standard deviation over splits, or the standard error.
+SOURCES = {
+    **{"PBP": "error", "MC dropout 2016": "error", "MC dropout 2018": "error"},
+    **{"Deep Ensembles 2017": "deviation", "NGBoost": "deviation"},
+}
 _SPLITS = {"protein": 5}
+# NLL in the unit of the target on the same seeded splits as each of the sources prints it.
 _PRINTED = {
     "boston": ((2.57, 0.09), (2.46, 0.06), (2.40, 0.04), (2.41, 0.25), (2.43, 0.15)),
     "concrete": ((3.16, 0.02), (3.04, 0.02), (2.93, 0.02), (3.06, 0.18), (3.04, 0.17)),
@@ -20,7 +24,6 @@ _PRINTED = {
     "wine-red": ((0.97, 0.01), (0.93, 0.01), (0.93, 0.01), (0.94, 0.12), (0.91, 0.06)),
     "yacht": ((1.63, 0.02), (1.55, 0.03), (1.25, 0.01), (1.18, 0.21), (0.20, 0.26)),
 }
-SOURCES = ("PBP", "MC dropout 2016", "MC dropout 2018", "Deep Ensembles 2017", "NGBoost")
 # Joint NLL of a constant covariance around ridge and ExtraTrees means, the better of diagonal and full, as given with
 # the tables: (ridge, ExtraTrees).
 REFERENCES = {
@@ -49,14 +52,14 @@ class Difference(NamedTuple):
         return f"{self.mean:+.3f} [{self.low:+.3f}, {self.high:+.3f}]"
 
 
-def published(name: str) -> dict[str, tuple[float, float, int]]:
+def published(table: str) -> dict[str, tuple[float, float, int]]:
     """Mean, its standard error and number of splits of the NLL of a table, by source; empty if nobody published it."""
-    splits = _SPLITS.get(name, 20)
-    printed = zip(SOURCES, _PRINTED.get(name, ()), strict=name in _PRINTED)
-    return {
-        source: (mean, error / math.sqrt(splits) if source in SOURCES[3:] else error, splits)
-        for source, (mean, error) in printed
-    }
+    if table not in _PRINTED:
+        return {}
+    splits = _SPLITS.get(table, 20)
+    divisors = {"error": 1.0, "deviation": math.sqrt(splits)}
+    printed = zip(SOURCES.items(), _PRINTED[table], strict=True)
+    return {source: (mean, spread / divisors[what], splits) for (source, what), (mean, spread) in printed}
 
 
 def standard_error(values: Any) -> float:
@@ -72,27 +75,26 @@ def paired(ours: Any, theirs: Any, training_rows: int, test_rows: int) -> Differ
     Training parts overlap, so the differences of two splits are not independent: the variance of their mean is taken
     as s² (1/S + test rows / training rows) in place of s²/S.
     """
-    from scipy import stats
-
     count = min(len(ours), len(theirs))
     difference = np.asarray(ours[:count], float) - np.asarray(theirs[:count], float)
     mean = float(difference.mean())
     if count < 2 or not np.isfinite(difference).all():
         return Difference(mean, -math.inf, math.inf, math.nan)
-    error = math.sqrt(np.var(difference, ddof=1) * (1 / count + test_rows / training_rows))
-    half = float(stats.t.ppf(0.975, count - 1)) * error
-    p = 1.0 if mean == 0 else 0.0 if error == 0 else 2 * float(stats.t.sf(abs(mean) / error, count - 1))
-    return Difference(mean, mean - half, mean + half, p)
+    return _tested(mean, math.sqrt(np.var(difference, ddof=1) * (1 / count + test_rows / training_rows)), count - 1)
 
 
 def against_published(ours: Any, mean: float, error: float, splits: int) -> Difference:
-    """The mean of ours minus a published mean with its standard error over so many splits, by Welch's t-test."""
-    from scipy import stats
-
+    """The mean of ours minus a published mean with its standard error over N splits, by Welch's t-test."""
     own = standard_error(ours)
     both = math.hypot(own, error)
     df = both**4 / (own**4 / (len(ours) - 1) + error**4 / (splits - 1))
-    difference = float(np.mean(ours)) - mean
-    half = float(stats.t.ppf(0.975, df)) * both
-    p = 2 * float(stats.t.sf(abs(difference) / both, df))
-    return Difference(difference, difference - half, difference + half, p)
+    return _tested(float(np.mean(ours)) - mean, both, df)
+
+
+def _tested(mean: float, error: float, df: float) -> Difference:
+    """A mean difference with its standard error, by a t-test."""
+    from scipy import stats
+
+    half = float(stats.t.ppf(0.975, df)) * error
+    p = 1.0 if mean == 0 else 0.0 if error == 0 else 2 * float(stats.t.sf(abs(mean) / error, df))
+    return Difference(mean, mean - half, mean + half, p)

@@ -5,16 +5,14 @@ from typing import NamedTuple
 
 import numpy as np
 
-from mder_jax._predictor import standardizer_of
-
-TRAINING_SHARE = 0.9
+TRAINING_FRACTION = 0.9
 
 
 class Tasks(NamedTuple):
     """S splits of one table, in float32: X and Y (S, N, ·) to learn from, X_test and Y_test (S, K, ·) to be scored on.
 
     Inputs and targets are in standard deviations of the training part; `unit` (S, n) is that of the targets. A missing
-    input is the mean. `rows` (S, K) are the numbers of the test rows in the table, `outside` (S, K) those of them that
+    input is the mean. `rows` (S, K) are the indices of the test rows in the table, `outside` (S, K) those of them that
     are unlike the training part, a mask; only part D has any.
     """
 
@@ -41,27 +39,29 @@ def seeded_splits(rows: int, count: int) -> list[tuple[np.ndarray, np.ndarray]]:
     """The 90/10 splits of Hernández-Lobato and Adams (2015): training and test rows, the same on every machine."""
     random = np.random.RandomState(1)
     orders = [random.choice(range(rows), rows, replace=False) for _ in range(count)]
-    cut = round(TRAINING_SHARE * rows)
+    cut = round(TRAINING_FRACTION * rows)
     return [(order[:cut], order[cut:]) for order in orders]
 
 
 def make_tasks(X: np.ndarray, Y: np.ndarray, splits: Sequence[tuple[np.ndarray, np.ndarray]]) -> Tasks:
     """Standardise the table for each split; all splits must have the same numbers of rows."""
-    parts = []
-    for train, test in splits:
-        inputs, targets = standardizer_of(X[train]), standardizer_of(Y[train])
-        parts.append(
-            Tasks(
-                np.nan_to_num(inputs.forward(X[train])),
-                targets.forward(Y[train]),
-                np.nan_to_num(inputs.forward(X[test])),
-                targets.forward(Y[test]),
-                targets.std,
-                test,
-                np.zeros(len(test), bool),
-            )
-        )
-    return Tasks(*(np.stack(field) for field in zip(*parts, strict=True)))
+    return joined([_one_split(X, Y, train, test) for train, test in splits])
+
+
+def _one_split(X: np.ndarray, Y: np.ndarray, train: np.ndarray, test: np.ndarray) -> Tasks:
+    (inputs, _), (targets, unit) = _standardized(X, train), _standardized(Y, train)
+    inputs = np.nan_to_num(inputs)
+    outside = np.zeros(len(test), bool)
+    fields = (inputs[train], targets[train], inputs[test], targets[test], unit, test, outside)
+    return Tasks(*(field[None] for field in fields))
+
+
+def _standardized(values: np.ndarray, train: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """(values − mean)/std of the training rows, NaN left out, and the std, 1 if a column is constant up to rounding."""
+    mean = np.nanmean(values[train], axis=0, dtype=np.float64)
+    std = np.nanstd(values[train], axis=0, dtype=np.float64)
+    std = np.where(std <= 16 * np.finfo(np.float64).eps * np.abs(mean), 1.0, std)
+    return np.asarray((values - mean) / std, np.float32), std
 
 
 def joined(parts: Sequence[Tasks]) -> Tasks:
@@ -69,12 +69,12 @@ def joined(parts: Sequence[Tasks]) -> Tasks:
     return Tasks(*(np.concatenate(field) for field in zip(*parts, strict=True)))
 
 
-def set_apart(tasks: Tasks, share: float) -> tuple[Tasks, np.ndarray, np.ndarray]:
+def set_apart(tasks: Tasks, fraction: float) -> tuple[Tasks, np.ndarray, np.ndarray]:
     """Take the last rows of each training part away, and return them: they lie in random order already."""
-    kept = tasks.X.shape[1] - int(np.ceil(share * tasks.X.shape[1]))
+    kept = tasks.X.shape[1] - int(np.ceil(fraction * tasks.X.shape[1]))
     return tasks._replace(X=tasks.X[:, :kept], Y=tasks.Y[:, :kept]), tasks.X[:, kept:], tasks.Y[:, kept:]
 
 
-def first_splits(tasks: Tasks, count: int) -> Tasks:
-    """The first splits only."""
+def first_splits(tasks: Tasks, count: int | None) -> Tasks:
+    """The first splits only; all of them for None."""
     return Tasks(*(field[:count] for field in tasks))

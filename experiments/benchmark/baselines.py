@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from experiments._bench_tasks import Tasks
+from experiments.benchmark.splits import Tasks
 
 Fitted = Callable[[np.ndarray], tuple[np.ndarray, np.ndarray, np.ndarray | None]]
 TREES = 100
@@ -18,34 +18,36 @@ ROWS_FOR_KERNEL, MOST_ROWS_OF_PROCESS = 500, 2000
 
 
 class Split(NamedTuple):
-    """One split's forecast: mean (K, n), Cholesky factors (K, n, n), epistemic (K,) or None, and both times."""
+    """One split's forecast: mean (K, n), Cholesky factors (K, n, n), epistemic (K,) or None; times; why it failed."""
 
     mean: np.ndarray
     factor: np.ndarray
     epistemic: np.ndarray | None
     training: float
     predicting: float
-    failure: str | None
+    failure: str = ""
 
 
 def each_split(fit: Callable[[np.ndarray, np.ndarray], Fitted], tasks: Tasks) -> list[Split]:
-    """Fit and predict split by split; one that fails has NaN for a forecast, and says why."""
-    parts = zip(tasks.X, tasks.Y, tasks.X_test, strict=True)
-    return [_one_split(fit, X, Y, X_test, tasks.targets) for X, Y, X_test in parts]
+    """Fit and predict split by split, in double precision; one that fails has NaN for a forecast, and says why."""
+    return [
+        _one_split(fit, *(np.asarray(part, np.float64) for part in parts))
+        for parts in zip(tasks.X, tasks.Y, tasks.X_test, strict=True)
+    ]
 
 
-def _one_split(fit: Any, X: np.ndarray, Y: np.ndarray, X_test: np.ndarray, n: int) -> Split:
+def _one_split(fit: Any, X: np.ndarray, Y: np.ndarray, X_test: np.ndarray) -> Split:
     begin = time.perf_counter()
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
-            fitted = fit(np.asarray(X, np.float64), np.asarray(Y, np.float64))
+            fitted = fit(X, Y)
             middle = time.perf_counter()
-            mean, factor, epistemic = fitted(np.asarray(X_test, np.float64))
-        return Split(mean, factor, epistemic, middle - begin, time.perf_counter() - middle, None)
+            mean, factor, epistemic = fitted(X_test)
+        return Split(mean, factor, epistemic, middle - begin, time.perf_counter() - middle)
     except (ValueError, ArithmeticError, np.linalg.LinAlgError) as error:
-        nothing = np.full((len(X_test), n), np.nan)
-        factor = np.broadcast_to(np.eye(n), (len(X_test), n, n))
+        rows, n = len(X_test), Y.shape[1]
+        nothing, factor = np.full((rows, n), np.nan), np.broadcast_to(np.eye(n), (rows, n, n))
         return Split(nothing, factor, None, time.perf_counter() - begin, 0.0, f"{type(error).__name__}: {error}")
 
 
@@ -86,7 +88,7 @@ def trees(X: np.ndarray, Y: np.ndarray) -> Fitted:
 
 
 def boosting(X: np.ndarray, Y: np.ndarray) -> Fitted:
-    """NGBoost with a multivariate Gaussian; a tenth of the rows tells when to stop."""
+    """NGBoost with a multivariate Gaussian; a tenth of the rows determines when to stop."""
     from ngboost import NGBRegressor
     from ngboost.distns import MultivariateNormal, Normal
 

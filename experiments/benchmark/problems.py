@@ -1,0 +1,276 @@
+"""What is measured: parts A to D, each a list of problems, and what a problem adds to the usual scores.
+
+A  one target, the protocol of Hernández-Lobato and Adams (2015): a hidden layer of 50 units (protein: 100).
+B  several targets at once.
+C  simulated tables whose true distribution is known.
+D  rows unlike those of training: later ones, a block of the inputs held out, a gap; and smaller training parts.
+"""
+
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from typing import Any
+
+import jax
+import numpy as np
+
+import mder_jax as mder
+from experiments.benchmark.networks import USUAL, Recipe, held_out_and_batch
+from experiments.benchmark.splits import Tasks, joined, make_tasks, seeded_splits
+from experiments.harness.storage import ResultsError
+from mder_jax.datasets import real_tables
+
+UNIVARIATE = ("protein", "naval", "power", "kin8nm", "wine-red", "concrete", "energy", "boston", "yacht")
+JOINT = ("naval", "births1", "ansur2", "energy", "slump", "rf1")
+BLOCKS = ("births1", "energy")
+FEW_SPLITS = ("protein", "trivariate", "rf1")
+# On these the defaults of the estimator and of the networks here were chosen (docs/defaults); on no other.
+USED_TO_CHOOSE = (
+    *("slump", "yacht", "energy", "concrete", "wine-red", "kin8nm", "naval", "births1", "ansur2", "power"),
+    "trivariate",
+)
+SIMULATED_HERE = ("circle", "gap")
+SETS = tuple(sorted([*real_tables.SOURCES, *SIMULATED_HERE]))
+GROUPS = USED, NEVER_USED, SIMULATED = ("used to choose defaults", "never used to choose anything", "simulated here")
+MOST_EPOCHS, LONG = 500, 100  # epochs
+SMALL, LARGE = 500, 5000  # rows
+BLOCK_FRACTION, IN_FRACTION = 0.2, 0.1
+FIRST_OF_RF1 = 4108
+GAP, CUBIC_POINTS = 1.5, 1000
+CIRCLE_POINTS, ANGLES = 300, (np.arange(200) + 0.5) / 200 * 2 * np.pi
+
+ALL = (
+    *("ridge", "trees", "niw", "niw-calibrated", "niw-diagonal", "nig", "gaussian", "gaussian-diagonal", "dropout"),
+    *("process", "ngboost"),
+)
+WITH_TRUTH = ("ridge", "trees", "niw", "niw-diagonal", "nig", "gaussian", "gaussian-diagonal", "ngboost")
+WITH_EPISTEMIC = ("niw", "nig", "gaussian", "dropout", "process")
+# Seconds of a split for each row, about; ensembles in part A, and in all others.
+SECONDS = {"ngboost": 2e-3, "trees": 4e-4, "process": 2e-3, "ridge": 0.0, "nig": 3e-4, "dropout": 6e-4}
+SECONDS_SHORT, SECONDS_LONG = 1e-3, 3e-3
+
+Scores = dict[str, np.ndarray]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Problem:
+    """A table, what to learn on it and how long, by which methods, and what to measure besides the usual scores."""
+
+    part: str  # "A" to "D"
+    table: str  # its name, also if it is simulated here
+    epochs: int | None = None  # of part A; None for as many as the steps allow
+    fraction: float = 1.0  # of the training rows that are used
+    block: bool = False  # whether a block of the inputs is held out
+    make: Callable[["Problem", int], Tasks]  # (problem, splits) -> tasks
+    methods: tuple[str, ...] = ALL  # names; those of part A are options
+    more: Callable[[Scores, Tasks], dict[str, Any]] | None = None  # (scores of the rows, tasks) -> further scores
+
+    @property
+    def name(self) -> str:
+        """Unique within its part."""
+        length = f"{self.epochs} epochs" if self.epochs else ""
+        rows = "block" if self.block else f"{self.fraction:.0%} of the rows" if self.fraction < 1 else ""
+        return ", ".join(filter(None, (self.table, length, rows)))
+
+    @property
+    def label(self) -> str:
+        """Unique among all problems."""
+        return f"{self.part} {self.name}"
+
+    @property
+    def rows(self) -> int:
+        """Of the table, about."""
+        return 1000 if self.table in SIMULATED_HERE else real_tables.SOURCES[self.table].rows
+
+    def seconds(self, method: str, splits: int) -> float:
+        """The time of a method, about, to begin with the longest."""
+        return splits * self.rows * SECONDS.get(method, SECONDS_SHORT if self.part == "A" else SECONDS_LONG)
+
+    def tasks(self, splits: int) -> Tasks:
+        """Tasks of the first splits; five of protein, as in the protocol, and of some others to save time."""
+        if self.table in FEW_SPLITS or self.fraction < 1 or ((self.epochs or 0) > LONG and self.rows > LARGE):
+            splits = min(splits, 5)
+        return self.make(self, min(splits, 10) if self.block else splits)
+
+    def recipe(self, config: Any, rows: int) -> Recipe:
+        """Of the networks, given the training rows: that of the protocol, or the estimator's as long as steps allow."""
+        if self.epochs:
+            widths = (100,) if self.table == "protein" else (50,)
+            return Recipe(widths, self.epochs, config.members, config.seed, config.rates)
+        held_out, batch = held_out_and_batch(rows)
+        epochs = min(MOST_EPOCHS, max(1, config.steps // -(-(rows - held_out) // batch)))
+        members = config.small_members if rows <= SMALL else config.members
+        return Recipe(USUAL.hidden_layer_sizes, epochs, members, config.seed, config.rates)
+
+
+def all_problems(epochs: Iterable[int], growth: int) -> list[Problem]:
+    """All problems: part A with each number of epochs, part D with `growth` smaller training parts."""
+    fractions = [0.25**power for power in range(1, growth + 1)]
+    lengths = sorted(epochs, reverse=True)
+    truth: dict[str, Any] = {"part": "C", "methods": WITH_TRUTH}
+    unlike: dict[str, Any] = {"part": "D", "methods": WITH_EPISTEMIC, "more": _in_and_out}
+    few: dict[str, Any] = {"part": "D", "methods": WITH_EPISTEMIC, "make": _seeded}
+    return [
+        *(Problem(part="A", table=t, epochs=e, make=_seeded, more=_in_units) for e in lengths for t in UNIVARIATE),
+        *(Problem(part="B", table=table, make=_seeded) for table in JOINT),
+        Problem(**truth, table="trivariate", make=_seeded, more=_trivariate_truth),
+        Problem(**truth, table="circle", make=_circle, more=_circle_truth),
+        Problem(**unlike, table="rf1", make=_later),
+        Problem(**unlike, table="gap", make=_gap),
+        *(Problem(**unlike, table=table, block=True, make=_block) for table in BLOCKS),
+        *(Problem(**few, table=table, fraction=fraction) for table in BLOCKS for fraction in fractions),
+    ]
+
+
+def group(table: str) -> str:
+    """The group of a table, in words: whether its numbers may be a little too good."""
+    if table in SIMULATED_HERE:
+        return SIMULATED
+    return USED if table in USED_TO_CHOOSE else NEVER_USED
+
+
+def missing(tables: Iterable[str]) -> dict[str, str]:
+    """Why a table cannot be read, by name."""
+    found = {}
+    for name in sorted(set(tables) - set(SIMULATED_HERE)):
+        try:
+            real_tables.locate(name)
+        except mder.datasets.MissingTableError as error:
+            found[name] = str(error)
+    return found
+
+
+def _table(name: str) -> mder.datasets.RealTable:
+    """A real table; a file that is another one ends the run with a sentence."""
+    try:
+        return mder.datasets.real(name)
+    except ValueError as error:
+        raise ResultsError(str(error)) from None
+
+
+def _seeded(problem: Problem, splits: int) -> Tasks:
+    """Random splits, of one target in part A; a fraction of a training part are its first rows, in random order."""
+    table = _table(problem.table)
+    targets = table.Y[:, :1] if problem.part == "A" else table.Y
+    parts = seeded_splits(len(table.X), splits)
+    return make_tasks(
+        table.X, targets, [(train[: round(problem.fraction * len(train))], test) for train, test in parts]
+    )
+
+
+def _later(problem: Problem, splits: int) -> Tasks:
+    """Rows in time order: a tenth of the first ones is "in", the later ones are "out"."""
+    table = _table(problem.table)
+    first, later = np.split(np.arange(len(table.X)), [FIRST_OF_RF1])
+    return _in_out_tasks(table.X, table.Y, [(first, later)] * splits)
+
+
+def _block(problem: Problem, splits: int) -> Tasks:
+    """Out is the fifth of the rows at one end of a principal component of the inputs: each split has its own end."""
+    table = _table(problem.table)
+    X = (table.X - table.X.mean(0)) / np.maximum(table.X.std(0), 1e-12)
+    scores = X @ np.linalg.svd(X, full_matrices=False)[2].T
+    cut = len(X) - round(BLOCK_FRACTION * len(X))
+    # a stable order: inputs of designed experiments have ties
+    ends = [scores[:, split // 2] * (1 if split % 2 else -1) for split in range(splits)]
+    orders = [np.argsort(end, kind="stable") for end in ends]
+    return _in_out_tasks(table.X, table.Y, [(order[:cut], order[cut:]) for order in orders])
+
+
+def _in_out_tasks(X: np.ndarray, Y: np.ndarray, parts: list[tuple[np.ndarray, np.ndarray]]) -> Tasks:
+    """Tasks whose test rows are a tenth of the rows to learn from, left out at random, and then those that are out."""
+    splits = []
+    for number, (within, out) in enumerate(parts):
+        order = np.random.RandomState(number).permutation(within)
+        cut = len(order) - round(IN_FRACTION * len(order))
+        splits.append((order[:cut], np.concatenate([order[cut:], out])))
+    tasks = make_tasks(X, Y, splits)
+    outside = np.stack([np.isin(test, out) for (_, test), (_, out) in zip(splits, parts, strict=True)])
+    return tasks._replace(outside=outside)
+
+
+def _gap(problem: Problem, splits: int) -> Tasks:
+    """y = x³ + N(0, 3²): trained on 1.5 < |x| < 4; in are new points there, out are those of the gap."""
+    parts = []
+    for split in range(splits):
+        drawn = mder.datasets.cubic(jax.random.key(split), 3 * CUBIC_POINTS)
+        x, y = np.asarray(drawn.X, np.float64), np.asarray(drawn.Y, np.float64)
+        outside = np.abs(x[:, 0]) < GAP
+        within, gap = np.flatnonzero(~outside), np.flatnonzero(outside)
+        train, test = within[:CUBIC_POINTS], np.concatenate([within[CUBIC_POINTS:][:300], gap[:300]])
+        parts.append(make_tasks(x, y, [(train, test)])._replace(outside=outside[None, test]))
+    return joined(parts)
+
+
+def _circle(problem: Problem, splits: int) -> Tasks:
+    """Every split has 300 separate points; test points are evenly spaced in t."""
+    parts = []
+    for split in range(splits):
+        seen = mder.datasets.circle(jax.random.key(split), CIRCLE_POINTS)
+        radius = 1 + 0.1 * np.random.RandomState(split).normal(size=(len(ANGLES), 1))
+        new = radius * np.asarray(mder.datasets.circle_mean(ANGLES))
+        X, Y = np.concatenate([seen.X, ANGLES[:, None]]), np.concatenate([seen.Y, new])
+        rows = np.arange(len(X))
+        parts.append(make_tasks(X, Y, [(rows[:CIRCLE_POINTS], rows[CIRCLE_POINTS:])]))
+    return joined(parts)
+
+
+def _in_units(rows: Scores, tasks: Tasks) -> dict[str, Any]:
+    """NLL and rmse of one target in its own unit."""
+    unit = tasks.unit[:, 0]
+    rmse = unit * np.sqrt(np.mean(rows["errors"][..., 0] ** 2, axis=1))
+    return {"nll_in_units": (rows["nll"].mean(1) + np.log(unit)).tolist(), "rmse_in_units": rmse.tolist()}
+
+
+def _trivariate_truth(rows: Scores, tasks: Tasks) -> dict[str, Any]:
+    """NLL in units, that of the truth, and errors of standard deviations and correlations."""
+    table = _table("trivariate")
+    std, mean = (np.stack([table.truth[f"{of}_{j}"] for j in (1, 2, 3)], 1)[tasks.rows] for of in ("scale", "location"))
+    correlation = np.broadcast_to(np.eye(3), (*std.shape, 3)).copy()
+    for j, k in ((1, 2), (1, 3), (2, 3)):
+        correlation[..., j - 1, k - 1] = correlation[..., k - 1, j - 1] = table.truth[f"rho_{j}{k}"][tasks.rows]
+    factor = np.linalg.cholesky(std[..., None] * correlation * std[..., None, :])
+    white = np.linalg.solve(factor, (table.Y[tasks.rows] - mean)[..., None])[..., 0]
+    log_determinant = 0.5 * np.linalg.slogdet(correlation)[1] + np.log(std).sum(-1)
+    oracle = np.mean(0.5 * (white**2).sum(-1) + log_determinant + 1.5 * np.log(2 * np.pi), axis=1)
+    nll = rows["nll"].mean(1) + np.log(tasks.unit).sum(1)
+    errors = _against(rows["covariance"], std / tasks.unit[:, None], correlation)
+    return {"oracle": oracle.tolist(), "nll_in_units": nll.tolist(), **errors}
+
+
+def _circle_truth(rows: Scores, tasks: Tasks) -> dict[str, Any]:
+    """In the middle 60 % of each quadrant: on the axes a standard deviation is 0 and there is no correlation."""
+    middle = np.abs(ANGLES % (np.pi / 2) / (np.pi / 2) - 0.5) < 0.3
+    truth = np.asarray(mder.datasets.circle_covariance(ANGLES[middle]), np.float64)
+    std = np.sqrt(np.diagonal(truth, axis1=-2, axis2=-1))
+    correlation = np.broadcast_to(truth / (std[:, :, None] * std[:, None]), (tasks.splits, *truth.shape))
+    return _against(rows["covariance"][:, middle], std / tasks.unit[:, None], correlation)
+
+
+def _against(covariance: np.ndarray, std: np.ndarray, correlation: np.ndarray) -> dict[str, Any]:
+    """Root mean square error of predicted standard deviations, relative to the true ones, and of correlations."""
+    predicted = np.sqrt(np.diagonal(covariance, axis1=-2, axis2=-1))
+    error = covariance / (predicted[..., None] * predicted[..., None, :]) - correlation
+    pairs = np.triu_indices(covariance.shape[-1], 1)
+    return {
+        "std_error": np.sqrt(np.mean((predicted / std - 1) ** 2, axis=(1, 2))).tolist(),
+        "correlation_error": np.sqrt(np.mean(error[..., pairs[0], pairs[1]] ** 2, axis=(1, 2))).tolist(),
+    }
+
+
+def _in_and_out(rows: Scores, tasks: Tasks) -> dict[str, Any]:
+    """How well epistemic uncertainty separates rows in and out, total uncertainty errors by size; NLL of each."""
+    from scipy.stats import rankdata
+    from sklearn.metrics import roc_auc_score
+
+    found: dict[str, list[float]] = {"auroc": [], "ause": [], "nll_in": [], "nll_out": [], "auroc_total": []}
+    variance = np.trace(rows["covariance"], axis1=-2, axis2=-1)
+    for split, outside in enumerate(tasks.outside):
+        for name, values in (("auroc", rows["epistemic"]), ("auroc_total", variance)):
+            ranks = rankdata(np.nan_to_num(values[split], nan=np.inf))
+            found[name].append(float(roc_auc_score(outside, ranks)))
+        size = np.linalg.norm(rows["errors"][split], axis=1)[:, None]
+        around = mder.StudentT(np.inf, size, np.ones((*size.shape, 1)))  # so that 0 is as far off as the row was
+        found["ause"].append(float(mder.metrics.ause(np.zeros(size.shape), around, np.sqrt(variance[split]))))
+        found["nll_in"].append(float(rows["nll"][split][~outside].mean()))
+        found["nll_out"].append(float(rows["nll"][split][outside].mean()))
+    return found

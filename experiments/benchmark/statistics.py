@@ -1,0 +1,100 @@
+"""Numbers from saved results, which tables, goals and figures share.
+
+A saved problem is a dictionary; its rows are known by their labels, which are the keys of `methods.ROWS`.
+"""
+
+import collections
+from collections.abc import Iterable
+from typing import Any
+
+import numpy as np
+
+from experiments.benchmark.comparisons import Difference, against_published, paired, published
+from experiments.benchmark.methods import ENSEMBLE, ROWS
+from experiments.benchmark.problems import GROUPS, Problem, all_problems, group
+
+Saved = dict[str, Any]
+RIVAL = "Deep Ensembles 2017"
+
+
+def fields_of(problem: Problem) -> Saved:
+    """What is saved of a problem besides its part and name, so that nobody has to read it off the name."""
+    return {"table": problem.table, "epochs": problem.epochs, "fraction": problem.fraction}
+
+
+def problems_of(results: Saved, part: str | None = None) -> list[Saved]:
+    """The problems of saved results, of one part or of all; what an older document does not hold is known by label."""
+    found = []
+    for label, problem in results["problems"].items():
+        if part in (None, problem["part"]):
+            known = [] if "table" in problem else all_problems((problem["recipe"]["epochs"],), growth=3)
+            fields = [fields_of(one) for one in known if one.label == label]
+            found.append({**problem, **(fields[0] if fields else {})})
+    return found
+
+
+def by_group(problems: Iterable[Saved]) -> list[Saved]:
+    """Problems on tables that were never used last."""
+    return sorted(problems, key=lambda problem: GROUPS.index(group(problem["table"])))
+
+
+# Rows with the forecast of another, of which another part is called epistemic: they differ in part D alone.
+REPEATED = {label for label, row in ROWS.items() if row.epistemic != "usual"}
+
+
+def labels_of(problems: Iterable[Saved], repeated: bool = True) -> list[str]:
+    """Rows that any of the problems has, in the order of the methods, with or without those that are repeated."""
+    present = {label for problem in problems for label in problem["rows"]} - (set() if repeated else REPEATED)
+    return [label for label in ROWS if label in present]
+
+
+def difference(problem: Saved, label: str, other: str = ENSEMBLE) -> Difference:
+    """NLL of a row minus that of another."""
+    ours, theirs = problem["rows"][label]["nll"], problem["rows"][other]["nll"]
+    return paired(ours, theirs, problem["training_rows"], problem["test_rows"])
+
+
+def to_rival(problem: Saved) -> dict[str, Difference]:
+    """NLL of all rows of a problem of part A minus the published one of Deep Ensembles; empty if there is none."""
+    known = published(problem["table"]).get(RIVAL)
+    if known is None:
+        return {}
+    return {label: against_published(row["nll_in_units"], *known) for label, row in problem["rows"].items()}
+
+
+def joint(problems: Iterable[Saved]) -> dict[str, Saved]:
+    """The problems of part B with a NIW ensemble, by table."""
+    return {p["table"]: p for p in problems if p["part"] == "B" and ENSEMBLE in p["rows"]}
+
+
+def univariate(problems: Iterable[Saved], epochs: int) -> dict[str, dict[str, Difference]]:
+    """`to_rival` of the problems of part A with this number of epochs, by table."""
+    found = {p["table"]: to_rival(p) for p in problems if p["part"] == "A" and p["epochs"] == epochs}
+    return {table: differences for table, differences in found.items() if differences}
+
+
+def grown(problems: Iterable[Saved]) -> dict[str, list[Saved]]:
+    """By table, the problems on which training parts grow, smallest first; the last is that of part B."""
+    found: dict[str, list[Saved]] = {}
+    for problem in sorted(problems, key=lambda problem: problem["training_rows"]):
+        table = problem["table"]
+        if problem["fraction"] < 1 or (problem["part"] == "B" and table in found):
+            found.setdefault(table, []).append(problem)
+    return {table: own for table, own in found.items() if own[-1]["part"] == "B"}
+
+
+def epistemic_of(own: list[Saved], label: str) -> list[float]:
+    """Of each problem the mean over splits of the median over test rows of the epistemic variance of a row.
+
+    The splits are those that all problems have.
+    """
+    values = [problem["rows"][label]["epistemic"] for problem in own]
+    splits = min(map(len, values))
+    return [float(np.mean(of[:splits])) for of in values]
+
+
+def chosen_rates(problem: Saved) -> dict[str, str]:
+    """Which learning rate how many splits have chosen, by method: "0.01 (18), 0.003 (2)"."""
+    own = {row["method"]: row["rates"] for row in problem["rows"].values() if "rates" in row}
+    counts = {method: collections.Counter(rates).most_common() for method, rates in own.items()}
+    return {method: ", ".join(f"{rate:g} ({count})" for rate, count in of) for method, of in counts.items()}
