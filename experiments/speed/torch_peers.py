@@ -10,7 +10,7 @@ from torch import nn
 from torch.func import functional_call, grad, stack_module_state, vmap
 from torch.utils.data import DataLoader, TensorDataset
 
-from experiments._speed_job import DECAY, RATE, Job
+from experiments.speed.job import DECAY, RATE, Job
 
 Tensors = dict[str, torch.Tensor]
 

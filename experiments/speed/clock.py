@@ -1,4 +1,4 @@
-"""Times taken in turn, so that a slow moment of the machine hits all alike, and the ratios made of them."""
+"""Times taken in turn, so that a slow moment of the machine affects all identically, and the ratios made of them."""
 
 from collections.abc import Callable, Mapping, Sequence
 from typing import TypeVar

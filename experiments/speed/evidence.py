@@ -10,8 +10,8 @@ import jax.numpy as jnp
 import numpy as np
 
 import mder_jax as mder
-from experiments._figures import new_figure
-from experiments._speed_clock import in_turn, ratio, shown
+from experiments.harness.figures import new_figure
+from experiments.speed.clock import in_turn, ratio, shown
 
 GOALS = {2: 3.0, 4: 15.0, 8: 8.0, 16: 4.0}
 COMPILE_GOAL = 2.0
@@ -23,7 +23,7 @@ FORMS: dict[str, dict[str, Any]] = {
 
 
 def measure(points: int, sizes: tuple[int, ...], compile_up_to: int, repeats: int, seed: int) -> dict[str, Any]:
-    """Time all forms in turn, so that a slow moment of the machine hits them alike."""
+    """Time all forms in turn, so that a slow moment of the machine affects them identically."""
     rows = []
     for n in sizes:
         arguments = examples(np.random.default_rng(seed), points, n)

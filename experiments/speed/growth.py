@@ -1,4 +1,4 @@
-"""How time and memory grow with networks, rows, width and targets: each size in a process of its own."""
+"""How time and memory grow with networks, rows, width and targets: each size in a separate process."""
 
 from collections.abc import Callable
 from dataclasses import replace
@@ -7,9 +7,9 @@ from typing import Any
 
 import numpy as np
 
-from experiments._figures import new_figure
-from experiments._speed_clock import in_turn, shown, spread
-from experiments._speed_job import Job, in_fresh_process
+from experiments.harness.figures import new_figure
+from experiments.speed.clock import in_turn, shown, spread
+from experiments.speed.job import Job, in_fresh_process
 
 GOAL = 1.3
 GOAL_FROM = 10
@@ -24,12 +24,12 @@ def measure(job: Job, sizes: dict[str, tuple[int, ...]], work: float, repeats: i
     }
     runs = in_turn("growth", candidates, repeats)
     rows = [_row(label, jobs[label], runs[label]) for label in jobs]
-    alike = {label: np.array([run["epoch_s"] / jobs[label].members for run in runs[label]]) for label in runs}
+    each = {label: np.array([run["epoch_s"] / jobs[label].members for run in runs[label]]) for label in runs}
     by_members = [label for label in jobs if label.startswith("members ")]
     for row in rows:
         if row["axis"] == "members":
-            best = np.min([alike[label] for label in by_members], 0)
-            row["of_best"] = spread(alike[f"members {row['size']}"] / best)
+            best = np.min([each[label] for label in by_members], 0)
+            row["of_best"] = spread(each[f"members {row['size']}"] / best)
     return {"job": vars(job), "rows": rows}
 
 

@@ -8,9 +8,9 @@ from typing import Any
 import numpy as np
 
 import mder_jax as mder
-from experiments._figures import new_figure
-from experiments._speed_clock import in_turn, ratio, shown, spread, verdict
-from mder_jax import _devices
+from experiments.harness.figures import new_figure
+from experiments.speed.clock import in_turn, ratio, shown, spread, verdict
+from mder_jax.ensemble import clear_programs
 
 GOAL = 5.0
 COLUMNS, TARGETS, MEMBERS, WIDTHS, BATCH = 20, 2, 10, (64, 64), 200
@@ -39,7 +39,7 @@ def measure(rows: int, epochs: int, repeats: int, seed: int) -> dict[str, Any]:
     def fit_ours(forget: bool) -> Callable[[], float]:
         def timed() -> float:
             if forget:
-                _devices._programs.clear()
+                clear_programs()
             return _seconds(lambda: ours.fit(X, Y))
 
         return timed

@@ -12,10 +12,10 @@ from typing import Any
 
 import jax
 
-from experiments import _speed_estimator, _speed_evidence, _speed_growth, _speed_training
-from experiments._claims import Claim
-from experiments._options import option
-from experiments._speed_job import Job
+from experiments.harness.claims import Claim
+from experiments.harness.command_options import option
+from experiments.speed import estimator, evidence, growth, training
+from experiments.speed.job import Job
 
 CAPTIONS = {
     "evidence": "The stable form of the evidence against the form as printed: time and gradient, by number of targets.",
@@ -23,12 +23,7 @@ CAPTIONS = {
     "estimator": "A whole fit of MDERRegressor against MLPRegressor trained once for each member.",
     "growth": "How training time and memory grow with networks, rows, width and targets.",
 }
-PARTS = {
-    "evidence": _speed_evidence,
-    "training": _speed_training,
-    "growth": _speed_growth,
-    "estimator": _speed_estimator,
-}
+PARTS = {"evidence": evidence, "training": training, "growth": growth, "estimator": estimator}
 
 
 @dataclass(frozen=True)
@@ -78,19 +73,19 @@ def _without_cache() -> Iterator[None]:
 def _measure(part: str, config: Config) -> dict[str, Any]:
     print(f"{part}:", flush=True)
     if part == "evidence":
-        return _speed_evidence.measure(config.points, config.sizes, config.compile_up_to, config.repeats, config.seed)
+        return evidence.measure(config.points, config.sizes, config.compile_up_to, config.repeats, config.seed)
     if part == "estimator":
-        return _speed_estimator.measure(config.table_rows, config.table_epochs, config.table_runs, config.seed)
+        return estimator.measure(config.table_rows, config.table_epochs, config.table_runs, config.seed)
     job = Job(config.members, config.rows, batch=config.batch, epochs=config.epochs, seed=config.seed)
     if part == "training":
-        return _speed_training.measure(job, config.turn_epochs, config.repeats, config.whole_runs)
+        return training.measure(job, config.turn_epochs, config.repeats, config.whole_runs)
     sizes = {
         "members": config.growth_members,
         "rows": config.growth_rows,
         "width": config.growth_widths,
         "targets": config.growth_targets,
     }
-    return _speed_growth.measure(job, sizes, config.growth_work, config.growth_runs)
+    return growth.measure(job, sizes, config.growth_work, config.growth_runs)
 
 
 def report(results: dict[str, Any]) -> str:

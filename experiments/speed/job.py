@@ -1,6 +1,6 @@
-"""The paper's training job in any size, trained under a clock, here or in a process of its own.
+"""The paper's training job in any size, trained under a clock, here or in a separate process.
 
-``python -m experiments._speed_job '{"members": 100}'`` is that process.
+``python -m experiments.speed.job '{"members": 100}'`` is that process.
 """
 
 import json
@@ -18,7 +18,7 @@ import numpy as np
 import optax
 
 import mder_jax as mder
-from experiments._circle import loss
+from experiments.paper.circle_recipe import loss
 
 RATE, DECAY = 1e-2, 0.1
 
@@ -85,9 +85,9 @@ def train(job: Job) -> tuple[mder.Ensemble, float]:
 
 def in_fresh_process(job: Job) -> dict[str, float]:
     """Train in a new process on all cores: its wall time, seconds of an epoch, peak memory and diverged members."""
-    command = [sys.executable, "-W", "ignore", "-m", "experiments._speed_job", json.dumps(asdict(job))]
+    command = [sys.executable, "-W", "ignore", "-m", "experiments.speed.job", json.dumps(asdict(job))]
     start = time.perf_counter()
-    done = subprocess.run(command, cwd=pathlib.Path(__file__).parents[1], stdout=subprocess.PIPE, check=True)
+    done = subprocess.run(command, cwd=pathlib.Path(__file__).parents[2], stdout=subprocess.PIPE, check=True)
     return {"wall_s": time.perf_counter() - start, **json.loads(done.stdout)}
 
 

@@ -3,7 +3,6 @@
 import time
 from collections.abc import Callable
 from typing import Any
-from unittest import mock
 
 import jax
 import jax.numpy as jnp
@@ -13,16 +12,17 @@ from flax import linen as nn
 from jax import Array, lax
 
 import mder_jax as mder
-from experiments._circle import loss
-from experiments._figures import new_figure
-from experiments._speed_clock import in_turn, ratio, shown, spread, verdict
-from experiments._speed_job import Job, in_fresh_process, train
+from experiments.harness.figures import new_figure
+from experiments.paper.circle_recipe import loss
+from experiments.speed.clock import in_turn, ratio, shown, spread, verdict
+from experiments.speed.job import Job, in_fresh_process, train
+from mder_jax.train.epochs import rounds_for, shuffle_of_pass, shuffled
 
 WHOLE_GOAL = 100.0
 COMPILED_GOAL = 2.0
 FLOOR_GOAL = 2.5
 SHUFFLE_GOAL = 10.0
-# On a machine with nothing else to do the floor's slowest round takes less than so many times its fastest.
+# On a machine with nothing else to do the floor's slowest round is less than this factor slower than its fastest.
 STEADY = 2.0
 LABELS = {
     "ours": "fit_ensemble, all cores",
@@ -59,7 +59,7 @@ def contenders(job: Job) -> dict[str, Callable[[], float]]:
     found = {"ours": lambda: train(job)[1], "jax": plain_jax(job)}
     product = _numpy_product
     try:
-        from experiments import _torch_peers as peers
+        from experiments.speed import torch_peers as peers
     except ImportError:
         pass
     else:
@@ -141,15 +141,26 @@ def _numpy_product(batch: int, rows: int, inner: int, columns: int) -> Callable[
 
 
 def shuffling(job: Job, repeats: int) -> dict[str, float]:
-    """The share of an epoch, in percent, that is gone if rows keep their order."""
+    """The time of the shuffles of an epoch in percent of the epoch; each device shuffles for its members."""
+    size, places = jnp.int32(job.rows), jnp.arange(job.rows, dtype=jnp.int32)
+    seeds = jax.random.bits(jax.random.key(job.seed), (-(-job.members // jax.device_count()), 2), jnp.uint32)
 
-    def in_order() -> float:
-        with mock.patch.object(mder.train, "shuffled", lambda position, shuffle: position):
-            return train(job)[1]
+    @jax.jit
+    @jax.vmap
+    def passes(seed: Array) -> Array:
+        def one(total: Array, number: Array) -> tuple[Array, None]:
+            return total + shuffled(places, shuffle_of_pass(seed, number, size, rounds_for(job.rows))), None
 
-    in_order()
-    times = in_turn("shuffling", {"shuffled": lambda: train(job)[1], "in order": in_order}, repeats)
-    return spread(100 * (1 - np.array(times["in order"]) / np.array(times["shuffled"])))
+        return lax.scan(one, jnp.zeros_like(places), jnp.arange(job.epochs))[0]
+
+    def shuffles() -> float:
+        start = time.perf_counter()
+        jax.block_until_ready(passes(seeds))
+        return (time.perf_counter() - start) / job.epochs
+
+    shuffles()
+    times = in_turn("shuffling", {"epoch": lambda: train(job)[1], "shuffles": shuffles}, repeats)
+    return spread(100 * np.array(times["shuffles"]) / np.array(times["epoch"]))
 
 
 def whole_job(job: Job, loop: Callable[[], float] | None, runs: int) -> dict[str, Any]:
