@@ -81,7 +81,7 @@ def half_step(m: Array) -> Array:
 
 
 def centred_log_gamma_ratio(m: Array, n: int) -> Array:
-    r"""A_n(m) = lnΓ((m+n)/2) − lnΓ(m/2) − (n/2) ln(m/2), which is 0 at m = ∞, for a whole number n ≥ 0.
+    r"""A_n(m) = lnΓ((m+n)/2) − lnΓ(m/2) − (n/2) ln(m/2), which is 0 at m = ∞, for an integer n ≥ 0.
 
     For even n it is Σ ln(1 + 2k/m) over 0 < k < n/2. For odd n one half step is left, taken at m + n − 1.
     """

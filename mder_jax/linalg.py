@@ -14,7 +14,7 @@ import numpy as np
 from jax import Array, lax
 from jax.typing import ArrayLike
 
-from mder_jax._arrays import check_event, check_rank, floats, same_rank, whole
+from mder_jax._checks import check_event, check_rank, floats, integer, same_rank
 
 __all__ = ["half_logdet", "tril_size", "unpack_tril", "whiten"]
 
@@ -34,7 +34,7 @@ def tril_size(n: int) -> int:
       >>> tril_size(3)
       6
     """
-    n = whole("n", n, least=0)
+    n = integer("n", n, least=0)
     return n * (n + 1) // 2
 
 
@@ -46,7 +46,7 @@ def unpack_tril(entries: ArrayLike, n: int) -> Array:
       [[1. 0.]
        [2. 3.]]
     """
-    (entries,), n = floats(entries=entries), whole("n", n)
+    (entries,), n = floats(entries=entries), integer("n", n)
     if entries.shape[-1:] != (tril_size(n),):
         raise ValueError(f"a {n} x {n} lower triangle has {tril_size(n)} entries; got shape {entries.shape}")
     if n <= ENTRYWISE:

@@ -14,7 +14,7 @@ from jax import Array, lax
 from jax.typing import ArrayLike
 
 from mder_jax import linalg
-from mder_jax._arrays import check_above, check_type, check_within, floats, plain_number, whole
+from mder_jax._checks import check_above, check_type, check_within, floats, integer, plain_number
 from mder_jax.nig import NIG
 from mder_jax.niw import NIW, couple
 from mder_jax.student_t import StudentT
@@ -34,7 +34,7 @@ def num_outputs(n: int) -> int:
       >>> num_outputs(2)
       6
     """
-    n = whole("n, the number of targets,", n)
+    n = integer("n, the number of targets,", n)
     return n + linalg.tril_size(n) + 1
 
 
@@ -159,7 +159,7 @@ def nig_link(raw: ArrayLike, n: int | None = None, floor: float = 1e-6) -> NIG:
       1.6931
     """
     (raw,) = floats(raw=raw)
-    width = 4 * (1 if n is None else whole("n", n))
+    width = 4 * (1 if n is None else integer("n", n))
     floor = plain_number("floor", floor)
     if not 0 <= floor <= 1e30:
         raise ValueError(f"floor must be a number from 0 to 1e30; got {floor:g}")
@@ -184,7 +184,7 @@ def inverse_nig_link(nig: NIG, n: int | None = None) -> Array:
     """
     check_type("nig", nig, NIG)
     check_above("alpha", nig.alpha, 1, "the link's range")
-    if n is not None and nig.mu.shape[-1:] != (whole("n", n),):
+    if n is not None and nig.mu.shape[-1:] != (integer("n", n),):
         raise ValueError(f"a NIG of n = {n} targets has shape (..., {n}); got {nig.mu.shape}")
     parts = [nig.mu, inverse_softplus(nig.kappa), inverse_softplus(nig.alpha - 1), inverse_softplus(nig.beta)]
     return jnp.concatenate(parts, axis=-1) if n else jnp.stack(parts, axis=-1)
@@ -205,7 +205,7 @@ def gaussian_link(raw: ArrayLike, n: int, full: bool = True, relative: bool = Fa
        [0. 1.]]
     """
     (raw,) = floats(raw=raw)
-    width = num_outputs(n) - 1 if full else 2 * whole("n", n)
+    width = num_outputs(n) - 1 if full else 2 * integer("n", n)
     if raw.shape[-1:] != (width,):
         raise ValueError(f"n = {n} targets need {width} raw outputs; got shape {raw.shape}")
     if full:

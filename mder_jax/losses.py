@@ -11,7 +11,7 @@ from jax import Array
 from jax.typing import ArrayLike
 
 from mder_jax import linalg, nig as _nig, niw as _niw
-from mder_jax._arrays import check_same, check_type, floats, floats_with, one_number
+from mder_jax._checks import check_type, matching, one_number
 from mder_jax.nig import NIG
 from mder_jax.niw import NIW
 from mder_jax.student_t import StudentT
@@ -37,8 +37,7 @@ def mder_nll(niw: NIW, y: ArrayLike, missing: bool = True) -> Array:
       1.1898
     """
     check_type("niw", niw, NIW)
-    (y,) = floats(y=y)
-    check_same("y", y, niw.mu.shape, "the NIW's mu")
+    niw, y = matching(niw, niw.mu.shape, "the NIW's mu", y=y)
     return -_niw.log_evidence(niw, y, missing=missing)
 
 
@@ -54,8 +53,7 @@ def evidence_regulariser(
       2.0
     """
     check_type("nig", nig, NIG)
-    nig, (y,) = floats_with(nig, y=y)
-    check_same("y", y, nig.mu.shape, "the NIG")
+    nig, y = matching(nig, nig.mu.shape, "the NIG", y=y)
     return jnp.abs(y - nig.mu) * _nig.total_evidence(nig, definition)
 
 
@@ -83,7 +81,6 @@ def gaussian_nll(gaussian: StudentT, y: ArrayLike) -> Array:
       0.9189
     """
     check_type("gaussian", gaussian, StudentT)
-    gaussian, (y,) = floats_with(gaussian, y=y)
-    check_same("y", y, gaussian.loc.shape, "the Gaussian's loc")
+    gaussian, y = matching(gaussian, gaussian.loc.shape, "the Gaussian's loc", y=y)
     half_logdet, q = linalg.log_determinant_and_distance(gaussian.scale_tril, y - gaussian.loc)
     return 0.5 * gaussian.n * math.log(2 * math.pi) + half_logdet + 0.5 * q

@@ -10,7 +10,7 @@ import jax.numpy as jnp
 import numpy as np
 from jax import Array, lax
 
-from mder_jax._arrays import is_whole, plain_number
+from mder_jax._checks import is_integer, plain_probability
 
 __all__ = ["Network", "from_linen", "from_nnx", "mlp", "row_dot_general"]
 
@@ -128,13 +128,11 @@ def mlp(
     from flax import linen as nn
 
     sizes = [*np.atleast_1d(np.asarray(widths, object)), outputs]
-    if not all(is_whole(size) and 0 < size < 1 << 31 for size in sizes):
-        raise ValueError(f"widths and outputs must be whole numbers above 0; got {widths!r:.60} and {outputs!r:.60}")
+    if not all(is_integer(size) and 0 < size < 1 << 31 for size in sizes):
+        raise ValueError(f"widths and outputs must be integers above 0; got {widths!r:.60} and {outputs!r:.60}")
     if not isinstance(activation, str) or activation not in ACTIVATIONS:
         raise ValueError(f"activation must be one of {', '.join(ACTIVATIONS)}; got {activation!r:.60}")
-    dropout = plain_number("dropout", dropout)
-    if not 0 <= dropout < 1:
-        raise ValueError(f"dropout is a share, 0 or more and below 1; got {dropout}")
+    dropout = plain_probability("dropout", dropout, "[)")
     _check_functions(link=link, kernel_init=kernel_init, bias_init=bias_init)
 
     def module(x: Array, training: bool) -> nn.Sequential:

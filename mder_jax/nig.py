@@ -12,7 +12,8 @@ from jax import Array
 from jax.typing import ArrayLike
 
 from mder_jax import _gamma
-from mder_jax._arrays import check_above, check_option, check_same, check_type, floats, floats_with, pytree, set_fields
+from mder_jax._checks import check_above, check_option, check_same, check_type, floats, matching
+from mder_jax._pytree import pytree, set_fields
 from mder_jax.niw import NIW
 from mder_jax.student_t import log_t_kernel
 
@@ -88,8 +89,7 @@ def log_evidence(nig: NIG, y: ArrayLike) -> Array:
       -1.1324
     """
     check_type("nig", nig, NIG)
-    nig, (y,) = floats_with(nig, y=y)
-    check_same("y", y, nig.mu.shape, "the NIG")
+    nig, y = matching(nig, nig.mu.shape, "the NIG", y=y)
     df, spread = 2 * nig.alpha, nig.beta / nig.alpha * (1 + 1 / nig.kappa)
     return _gamma.half_step(df) + log_t_kernel((y - nig.mu) ** 2, df, spread, 1.0)
 

@@ -15,25 +15,23 @@ from jax.scipy.special import gammaln
 from jax.typing import ArrayLike
 
 from mder_jax import _gamma, linalg
-from mder_jax._arrays import (
+from mder_jax._checks import (
+    aligned,
     check_above,
-    check_event,
     check_index,
     check_option,
     check_rank,
     check_same,
     check_tril,
     check_type,
-    common_batch,
     floats,
     floats_with,
     is_concrete,
     one_key,
-    pytree,
     same_rank,
     sample_shape,
-    set_fields,
 )
+from mder_jax._pytree import pytree, set_fields
 from mder_jax.student_t import StudentT, entropy_above_gaussian, log_density, moment_or_undefined
 
 __all__ = ["NIW", "Draw", "aleatoric", "couple", "epistemic", "log_evidence", "log_prob", "marginal"]
@@ -173,24 +171,14 @@ def log_evidence(niw: NIW, y: ArrayLike, form: Literal["stable", "slogdet"] = "s
     """
     check_type("niw", niw, NIW)
     check_option("form", form, ("stable", "slogdet"))
-    niw, (y,) = floats_with(niw, y=y)
-    check_event("y", y, (niw.n,), f"mu {niw.mu.shape}")
+    niw, y = aligned(niw, "mu", y=y)
     if not missing and is_concrete(y) and np.isnan(y).any():
-        where = tuple(int(i) for i in np.argwhere(np.isnan(y))[0])
+        where = tuple(np.argwhere(np.isnan(y))[0].tolist())
         raise ValueError(f"y has a NaN at index {where}; pass missing=True if it means 'not observed'")
-    batch = common_batch(y=y.shape[:-1], mu=niw.batch_shape)
-    d = jnp.broadcast_to(same_rank(y, batch, 1) - same_rank(niw.mu, batch, 1), (*batch, niw.n))
-    niw = _broadcast(niw, batch)
-    observed = jnp.broadcast_to(~jnp.isnan(y), d.shape) if missing else None
+    observed = ~jnp.isnan(y) if missing else None
     if form == "slogdet":
-        return _log_evidence_slogdet(niw, d, observed)
-    return log_density(niw.L, d, degrees_of_freedom(niw), _spread(niw), observed)
-
-
-def _broadcast(niw: NIW, batch: tuple[int, ...]) -> NIW:
-    """The same NIW with more batch axes in front."""
-    own = len(niw.batch_shape)
-    return jax.tree.map(lambda leaf: jnp.broadcast_to(leaf, batch + leaf.shape[own:]), niw)
+        return _log_evidence_slogdet(niw, y - niw.mu, observed)
+    return log_density(niw.L, y - niw.mu, degrees_of_freedom(niw), _spread(niw), observed)
 
 
 def _log_evidence_slogdet(niw: NIW, d: Array, observed: Array | None) -> Array:
@@ -229,12 +217,9 @@ def log_prob(niw: NIW, mu: ArrayLike, sigma: ArrayLike) -> Array:
     """
     check_type("niw", niw, NIW)
     niw, (mu, sigma) = floats_with(niw, mu=mu, sigma=sigma)
-    n = niw.n
-    check_event("mu", mu, (n,), f"the NIW's mu {niw.mu.shape}")
-    batch = common_batch(mu=mu.shape[:-1], niw=niw.batch_shape)
-    check_same("sigma", sigma, (*batch, n, n), "mu with one more axis")
-    niw, mu = _broadcast(niw, batch), jnp.broadcast_to(mu, (*batch, n))
-    nu = niw.nu
+    niw, mu = aligned(niw, "the NIW's mu", mu=mu)
+    n, nu = niw.n, niw.nu
+    check_same("sigma", sigma, (*mu.shape, n), "mu with one more axis")
     C = linalg.cholesky(sigma)
     white = linalg.whiten(C, mu - niw.mu)
     normal = (

@@ -13,7 +13,7 @@ from jax import Array, lax
 from jax.scipy.special import erfc
 from jax.typing import ArrayLike
 
-from mder_jax._arrays import check_above, common_batch, floats, whole
+from mder_jax._checks import check_above, common_batch, floats, integer
 from mder_jax._gamma import centred_log_gamma_ratio, half_step, is_double, log1p_ratio
 
 __all__ = ["joint_pit", "joint_radius", "log_gamma_ratio", "t_cdf", "t_ppf"]
@@ -169,7 +169,7 @@ def log_gamma_ratio(x: ArrayLike, n: int) -> Array:
     """
     (x,) = floats(x=x)
     check_above("x", x, 0, "the gamma function is taken there")
-    n = whole("n", n, least=0)
+    n = integer("n", n, least=0)
     return centred_log_gamma_ratio(2 * x, n) + 0.5 * n * jnp.log(x)
 
 
@@ -216,7 +216,7 @@ def joint_pit(radius: ArrayLike, df: ArrayLike, n: int) -> Array:
     """
     radius, df = floats(radius=radius, df=df)
     df, radius = _aligned(df, radius=radius)
-    return 1 - joint_tail(radius, df, whole("n", n))
+    return 1 - joint_tail(radius, df, integer("n", n))
 
 
 def joint_radius(coverage: ArrayLike, df: ArrayLike, n: int) -> Array:
@@ -230,4 +230,4 @@ def joint_radius(coverage: ArrayLike, df: ArrayLike, n: int) -> Array:
     """
     coverage, df = floats(coverage=coverage, df=df)
     df, coverage = _aligned(df, coverage=coverage)
-    return radius_of_tail(1 - coverage, df, whole("n", n))
+    return radius_of_tail(1 - coverage, df, integer("n", n))

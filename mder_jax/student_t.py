@@ -11,23 +11,23 @@ from jax import Array
 from jax.typing import ArrayLike
 
 from mder_jax import _gamma, linalg, special
-from mder_jax._arrays import (
+from mder_jax._checks import (
+    aligned,
     check_above,
-    check_event,
     check_index,
+    check_probability,
     check_rank,
     check_same,
     check_tril,
-    check_within,
-    common_batch,
     floats,
     floats_with,
+    matching,
     one_key,
-    pytree,
+    probability,
     same_rank,
     sample_shape,
-    set_fields,
 )
+from mder_jax._pytree import pytree, set_fields
 
 __all__ = ["Interval", "StudentT"]
 
@@ -190,16 +190,9 @@ class StudentT:
           >>> print(f"{t.log_prob(jnp.array([0.0, jnp.nan]), missing=True):.4f}")  # -ln π
           -1.1447
         """
-        t, d = self._from_loc(y)
-        L, df = jnp.broadcast_to(t.scale_tril, (*d.shape, self.n)), jnp.broadcast_to(t.df, d.shape[:-1])
-        return log_density(L, d, df, jnp.ones_like(df), ~jnp.isnan(d) if missing else None)
-
-    def _from_loc(self, y: ArrayLike) -> tuple["StudentT", Array]:
-        """The t in the dtype of both, and y − loc, (..., n), with the batch axes that y has in front."""
-        t, (y,) = floats_with(self, y=y)
-        check_event("y", y, (self.n,), f"loc {self.loc.shape}")
-        batch = common_batch(y=y.shape[:-1], loc=self.batch_shape)
-        return t, jnp.broadcast_to(same_rank(y, batch, 1) - same_rank(t.loc, batch, 1), (*batch, self.n))
+        t, y = aligned(self, "loc", y=y)
+        d = y - t.loc
+        return log_density(t.scale_tril, d, t.df, jnp.ones_like(t.df), ~jnp.isnan(d) if missing else None)
 
     def mean(self) -> Array:
         """E[y] = loc, (..., n); infinite for df ≤ 1, as in scipy.
@@ -273,8 +266,7 @@ class StudentT:
         others = tuple(i for i in range(self.n) if i not in given)
         if not others:
             raise ValueError(f"all {self.n} targets are given; at least one must be left")
-        t, (values,) = floats_with(self, values=values)
-        check_same("values", values, (*self.batch_shape, len(given)), "the batch and the given targets")
+        t, values = matching(self, (*self.batch_shape, len(given)), "the batch and the given targets", values=values)
         b = len(given)
         L = linalg.triangularise(t.scale_tril[..., jnp.array(given + others), :])
         white = linalg.whiten(L[..., :b, :b], values - t.loc[..., jnp.array(given)])
@@ -289,8 +281,8 @@ class StudentT:
           >>> print(StudentT(df=5.0, loc=jnp.zeros(2), scale_tril=2 * jnp.eye(2)).mahalanobis(jnp.array([6.0, 8.0])))
           5.0
         """
-        t, d = self._from_loc(y)
-        white = linalg.whiten(jnp.broadcast_to(t.scale_tril, (*d.shape, self.n)), d)
+        t, y = aligned(self, "loc", y=y)
+        white = linalg.whiten(t.scale_tril, y - t.loc)
         return root(jnp.sum(white * white, axis=-1))
 
     def marginal_scale(self) -> Array:
@@ -310,9 +302,8 @@ class StudentT:
           >>> print(t.cdf(jnp.array([0.0, 1.0])).round(4))  # the upper quartile of a Cauchy is 1
           [0.5  0.75]
         """
-        t, d = self._from_loc(y)
-        standard = d / jnp.broadcast_to(t.marginal_scale(), d.shape)
-        return special.t_cdf(standard, jnp.broadcast_to(t.df[..., None], standard.shape))
+        t, y = aligned(self, "loc", y=y)
+        return special.t_cdf((y - t.loc) / t.marginal_scale(), jnp.broadcast_to(t.df[..., None], y.shape))
 
     def ppf(self, p: ArrayLike) -> Array:
         """The y_j with P(Y_j ≤ y_j) = p of each target on its own, inverse of `cdf`, (..., n); p a scalar or (..., n).
@@ -335,9 +326,7 @@ class StudentT:
           >>> print(f"{lower[0]:.2f} {upper[0]:.2f}")
           -1.96 1.96
         """
-        t, (p,) = floats_with(self, coverage=coverage)
-        check_same("coverage", p, (), "one number")
-        check_within(p, 0, 1, "coverage is a probability between 0 and 1")
+        t, (p,) = floats_with(self, coverage=probability("coverage", coverage))
         half = t.marginal_scale() * special.joint_radius(p, t.df, 1)[..., None]
         return Interval(t.loc - half, t.loc + half)
 
@@ -350,7 +339,7 @@ class StudentT:
           2.1460
         """
         p, df = floats(coverage=coverage, df=self.df)
-        check_within(p, 0, 1, "coverage is a probability between 0 and 1")
+        check_probability("coverage", p)
         return special.joint_radius(p, df, self.n)
 
     def joint_pit(self, y: ArrayLike) -> Array:

@@ -12,8 +12,7 @@ The rules, in one place:
 import contextlib
 import operator
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, fields
-from typing import Any, TypeVar, dataclass_transform
+from typing import Any, TypeVar
 
 import jax
 import jax.numpy as jnp
@@ -22,34 +21,9 @@ from jax import Array
 from jax.typing import ArrayLike
 
 T = TypeVar("T")
+
+
 Scalar = (int, float)
-
-
-@dataclass_transform(frozen_default=True)
-def pytree(cls: type[T]) -> type[T]:
-    """A frozen dataclass whose fields are the leaves; its `__init__` runs for users, not when JAX rebuilds it."""
-    cls = dataclass(frozen=True, eq=False, init=False)(cls)
-    names = [field.name for field in fields(cls)]  # type: ignore[arg-type]
-
-    def flatten(value: T) -> tuple[tuple[Any, ...], None]:
-        return tuple(getattr(value, name) for name in names), None
-
-    def flatten_with_keys(value: T) -> tuple[tuple[Any, ...], None]:
-        return tuple((jax.tree_util.GetAttrKey(name), getattr(value, name)) for name in names), None
-
-    def unflatten(_: None, leaves: Iterable[Any]) -> T:
-        value = object.__new__(cls)
-        set_fields(value, **dict(zip(names, leaves, strict=True)))
-        return value
-
-    jax.tree_util.register_pytree_with_keys(cls, flatten_with_keys, unflatten, flatten)
-    return cls
-
-
-def set_fields(value: Any, **leaves: Any) -> None:
-    """Set fields of a frozen dataclass."""
-    for name, leaf in leaves.items():
-        object.__setattr__(value, name, leaf)
 
 
 def floats(**arguments: Any) -> list[Array]:
@@ -64,7 +38,7 @@ def floats(**arguments: Any) -> list[Array]:
         try:
             return [jnp.asarray(arrays.get(name, value), dtype) for name, value in arguments.items()]
         except OverflowError:
-            raise ValueError(f"{', '.join(arguments)} must be below 1e308; got a whole number that is not") from None
+            raise ValueError(f"{', '.join(arguments)} must be below 1e308; got an integer that is not") from None
 
 
 def doubles(name: str, value: Any) -> np.ndarray:
@@ -80,6 +54,28 @@ def floats_with(tree: T, **arguments: ArrayLike) -> tuple[T, list[Array]]:
     leaves = jax.tree.leaves(tree)
     *arrays, like = floats(**arguments, like=leaves[0])
     return jax.tree.map(lambda leaf: leaf.astype(like.dtype), tree), arrays
+
+
+def aligned(distribution: T, location: str, **argument: ArrayLike) -> tuple[T, Array]:
+    """A distribution and an argument (..., n) in one float dtype and one batch shape; `location` is for messages.
+
+    Batch axes that one of them has in front are added to the other.
+    """
+    ((name, _),) = argument.items()
+    distribution, (array,) = floats_with(distribution, **argument)
+    n, own = distribution.n, distribution.batch_shape  # type: ignore[attr-defined]
+    check_event(name, array, (n,), f"{location} {(*own, n)}")
+    batch = common_batch(**{name: array.shape[:-1], location: own})
+    tree = jax.tree.map(lambda leaf: jnp.broadcast_to(leaf, batch + leaf.shape[len(own) :]), distribution)
+    return tree, jnp.broadcast_to(array, (*batch, n))
+
+
+def matching(tree: T, shape: tuple[int, ...], of: str, **argument: ArrayLike) -> tuple[T, Array]:
+    """A pytree of floats and an argument of exactly that shape, in one float dtype."""
+    ((name, _),) = argument.items()
+    tree, (array,) = floats_with(tree, **argument)
+    check_same(name, array, shape, of)
+    return tree, array
 
 
 def _array(name: str, value: Any) -> Array:
@@ -120,15 +116,15 @@ def _brief(value: Any) -> str:
     return f"{value!r:.60}" if plain else type(value).__name__
 
 
-def is_whole(value: Any) -> bool:
-    """Whether it is a whole number, of Python or numpy."""
+def is_integer(value: Any) -> bool:
+    """Whether it is an integer, of Python or numpy."""
     return isinstance(value, int | np.integer) and not isinstance(value, bool)
 
 
-def whole(name: str, value: Any, least: int = 1) -> int:
-    """The number as Python's, or an error unless it is whole, not traced, at least so large and below 2³¹."""
-    if not is_whole(value):
-        raise TypeError(f"{name} must be a whole number that is not traced; got {_brief(value)}")
+def integer(name: str, value: Any, least: int = 1) -> int:
+    """The number as Python's, or an error unless it is an integer, not traced, at least so large and below 2³¹."""
+    if not is_integer(value):
+        raise TypeError(f"{name} must be an integer that is not traced; got {_brief(value)}")
     if value < least:
         raise ValueError(f"{name} must be at least {least}; got {value}")
     if value >= 1 << 31:
@@ -160,15 +156,40 @@ def plain_number(name: str, value: Any) -> float:
     return float(number)
 
 
-def complement(name: str, probability: Any) -> Array | float:
-    """1 − probability; of a number that is not traced in double precision, which keeps the digits of 0.99999999."""
-    number = one_number(name, probability)
-    if not is_concrete(number):
-        return 1 - number
-    exact = float(probability)
-    if not 0 <= exact <= 1:
-        raise ValueError(f"{name} is a probability between 0 and 1; got {exact:g}")
-    return 1 - exact
+# The four kinds of ends that an interval of probabilities has, and what a message says of each.
+_ENDS = {
+    "[]": " between 0 and 1",
+    "()": " between 0 and 1",
+    "[)": ", 0 or more and below 1",
+    "(]": " above 0 and at most 1",
+}
+
+
+def check_probability(name: str, value: Any, ends: str = "[]") -> None:
+    """Raise if a concrete value is not a probability; a round bracket excludes 0 or 1."""
+    if is_concrete(value):
+        p = np.asarray(value, np.float64)
+        low, high = p >= 0 if ends[0] == "[" else p > 0, p <= 1 if ends[1] == "]" else p < 1
+        if not np.all(low & high):
+            raise ValueError(f"{name} is a probability{_ENDS[ends]}; got {value}")
+
+
+def probability(name: str, value: Any, ends: str = "[]", dtype: Any = None) -> Any:
+    """One probability: an array of the dtype; without one a float, which keeps the digits of 0.99999999, or traced."""
+    number: Any = one_number(name, value)
+    if dtype is not None:
+        number = number.astype(dtype)
+    elif is_concrete(number):
+        number = float(value)
+    check_probability(name, number, ends)
+    return number
+
+
+def plain_probability(name: str, value: Any, ends: str = "()") -> float:
+    """One probability as Python's float, or an error, also if it is traced."""
+    number = plain_number(name, value)
+    check_probability(name, number, ends)
+    return number
 
 
 def target_names(names: Any, n: int) -> tuple[str, ...]:
@@ -255,10 +276,10 @@ def check_within(array: Array, low: float, high: float, rule: str) -> None:
 
 def sample_shape(shape: int | Sequence[int]) -> tuple[int, ...]:
     """The axes in front of a sample, from a number or several."""
-    several = (shape,) if is_whole(shape) else shape
+    several = (shape,) if is_integer(shape) else shape
     if not isinstance(several, Sequence) or isinstance(several, str | bytes):
-        raise TypeError(f"shape must be a whole number or several; got {_brief(shape)}")
-    return tuple(whole("shape", axis, 0) for axis in several)
+        raise TypeError(f"shape must be an integer or several; got {_brief(shape)}")
+    return tuple(integer("shape", axis, 0) for axis in several)
 
 
 def is_concrete(array: Array | np.ndarray) -> bool:
