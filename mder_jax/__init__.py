@@ -6,6 +6,6 @@ also for type checkers, is `__init__.pyi`.
 
 import lazy_loader
 
-__version__ = "0.1.0"
+from mder_jax._version import __version__ as __version__
 
 __getattr__, __dir__, __all__ = lazy_loader.attach_stub(__name__, __file__)

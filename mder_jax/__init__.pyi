@@ -3,6 +3,7 @@
 from . import (
     calibration as calibration,
     datasets as datasets,
+    devices as devices,
     ensemble as ensemble,
     estimator as estimator,
     linalg as linalg,
@@ -19,11 +20,6 @@ from . import (
     student_t as student_t,
     train as train,
 )
-from ._devices import (
-    use_all_cores as use_all_cores,
-    use_compilation_cache as use_compilation_cache,
-)
-from ._job import PerMember as PerMember
 from .calibration import (
     Scale as Scale,
     ScaleFit as ScaleFit,
@@ -31,8 +27,13 @@ from .calibration import (
     fit_scale as fit_scale,
     rescale as rescale,
 )
+from .devices import (
+    use_all_cores as use_all_cores,
+    use_compilation_cache as use_compilation_cache,
+)
 from .ensemble import (
     Ensemble as Ensemble,
+    PerMember as PerMember,
     Progress as Progress,
     fit_ensemble as fit_ensemble,
     predict as predict,
