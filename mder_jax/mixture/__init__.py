@@ -14,25 +14,22 @@ from jax import Array, lax
 from jax.scipy.special import logsumexp
 from jax.typing import ArrayLike
 
-from mder_jax import _ellipsoid, linalg, niw, special
-from mder_jax._arrays import (
-    check_event,
+from mder_jax import linalg, niw, special
+from mder_jax._checks import (
     check_same,
     check_type,
-    common_batch,
-    complement,
     floats,
     floats_with,
+    integer,
     one_key,
-    pytree,
-    same_rank,
+    probability,
     sample_shape,
-    set_fields,
-    whole,
 )
+from mder_jax._pytree import pytree, set_fields
+from mder_jax.mixture import _ellipsoid
 from mder_jax.nig import NIG
 from mder_jax.niw import NIW
-from mder_jax.student_t import Interval, StudentT, root
+from mder_jax.student_t import Interval, StudentT
 
 __all__ = ["Mixture"]
 
@@ -114,7 +111,7 @@ class Mixture:
           >>> print(mixture.member(0).loc, mixture.member(-1).loc)
           [-3.] [3.]
         """
-        number = whole("i", i, least=-(1 << 31))
+        number = integer("i", i, least=-(1 << 31))
         if not -self.size <= number < self.size:
             raise IndexError(f"members are numbered 0 to {self.size - 1}; got {number}")
         return jax.tree.map(lambda leaf: leaf[number], self.components())
@@ -131,14 +128,13 @@ class Mixture:
           -1.6121
         """
         (y,) = floats(y=y)
-        check_event("y", y, (self.n,), f"loc {(*self.batch_shape, self.n)}")
-        asked = jnp.zeros(y.shape[:-1], bool) if missing else jnp.any(jnp.isnan(y), axis=-1)
 
         def of_member(t: StudentT) -> Array:
             value = t.log_prob(y, missing)
-            known = jnp.isfinite(jnp.sum(t.loc, axis=-1) + jnp.sum(t.scale_tril, axis=(-2, -1)))
-            overflow = jnp.isnan(value) & jnp.broadcast_to(known, value.shape) & ~jnp.broadcast_to(asked, value.shape)
-            return jnp.where(overflow, -jnp.inf, value)
+            finite = jnp.isfinite(jnp.sum(t.loc, axis=-1) + jnp.sum(t.scale_tril, axis=(-2, -1)))
+            given = jnp.bool_(True) if missing else ~jnp.any(jnp.isnan(y), axis=-1)
+            finite, given = (jnp.broadcast_to(part, value.shape) for part in (finite, given))
+            return jnp.where(jnp.isnan(value) & finite & given, -jnp.inf, value)  # the distance overflowed
 
         return logsumexp(jax.vmap(of_member)(self.components()), axis=0) - math.log(self.size)
 
@@ -238,12 +234,7 @@ class Mixture:
           2.0
         """
         mixture, (y,) = floats_with(self, y=y)
-        check_event("y", y, (self.n,), f"loc {(*self.batch_shape, self.n)}")
-        batch = common_batch(y=y.shape[:-1], mean=self.batch_shape)
-        d = same_rank(y, batch, 1) - same_rank(mixture.mean(), batch, 1)
-        factor = jnp.broadcast_to(linalg.cholesky(mixture.total()), (*d.shape, self.n))
-        white = linalg.whiten(factor, d)
-        return root(jnp.sum(white * white, axis=-1))
+        return StudentT(jnp.inf, mixture.mean(), linalg.cholesky(mixture.total())).mahalanobis(y)
 
     def region_radius(self, coverage: float, key: Array | None = None) -> Array:
         r"""The r for which `mahalanobis` ≤ r holds all targets at once with probability `coverage`, (...).
@@ -262,7 +253,7 @@ class Mixture:
           >>> print(f"{one.region_radius(0.9):.4f}")  # sqrt(-2 ln 0.1)
           2.1460
         """
-        mixture, (tail,) = floats_with(self, coverage=complement("coverage", coverage))
+        mixture, (tail,) = floats_with(self, tail=1 - probability("coverage", coverage))
         return radius_of_tail(mixture, tail)
 
     def sample(self, key: Array, shape: int | Sequence[int] = ()) -> Array:
@@ -331,7 +322,7 @@ class Mixture:
           >>> print(lower.round(), upper.round())
           [-90.] [90.]
         """
-        t, (tail,) = floats_with(self.components(), coverage=complement("coverage", coverage))
+        t, (tail,) = floats_with(self.components(), tail=1 - probability("coverage", coverage))
         both = jax.tree.map(lambda leaf: jnp.stack([leaf, leaf], axis=1), t)  # one search finds both ends
         sign = jnp.array([-1, 1], tail.dtype).reshape(2, *[1] * (t.loc.ndim - 1))
         lower, upper = _quantile(both, tail / 2, jnp.broadcast_to(sign, both.loc.shape[1:]))
