@@ -18,9 +18,20 @@ import numpy as np
 from jax import Array
 from jax.typing import ArrayLike
 
-from mder_jax import _scale_search, linalg
-from mder_jax._arrays import check_above, check_option, check_same, check_type, flag, floats, floats_with, plain_number
-from mder_jax._scale_search import finite_rows, first, likelihood, posterior
+from mder_jax import linalg
+from mder_jax._checks import (
+    check_above,
+    check_option,
+    check_same,
+    check_type,
+    flag,
+    floats,
+    floats_with,
+    matching,
+    plain_probability,
+)
+from mder_jax.calibration import _scale_search
+from mder_jax.calibration._scale_search import finite_rows, first, likelihood, posterior
 from mder_jax.mixture import Mixture, as_mixture, from_centre
 from mder_jax.niw import NIW
 from mder_jax.student_t import StudentT
@@ -144,9 +155,7 @@ def fit_scale(
       factors on the covariance by likelihood, 3 rows, 95% intervals
         covariance  4.667 ± 3.8  [0.9419, 23.12]
     """
-    level = plain_number("level", level)
-    if not 0 < level < 1:
-        raise ValueError(f"level is a probability between 0 and 1; got {level}")
+    level = plain_probability("level", level)
     (mixture, y), separate = _held_out(prediction, y), flag("separate", separate)
     check_method(method, separate, mixture)
     if method == "pull":
@@ -163,8 +172,7 @@ def _held_out(prediction: StudentT | NIW | Mixture, y: ArrayLike) -> tuple[Mixtu
     mixture = as_mixture(prediction)
     if len(mixture.batch_shape) != 1:
         raise ValueError(f"the prediction must be of N rows, batch shape (N,); got {mixture.batch_shape}")
-    mixture, (y,) = floats_with(mixture, y=y)
-    check_same("y", y, (*mixture.batch_shape, mixture.n), "the prediction's mean")
+    mixture, y = matching(mixture, (*mixture.batch_shape, mixture.n), "the prediction's mean", y=y)
     if np.isinf(y).any():
         raise ValueError(f"y must be finite, or NaN for 'not observed'; y{first(np.isinf(y))} is infinite")
     kept = ~np.isnan(y).all(axis=1)
@@ -296,9 +304,7 @@ def radius_of(scores: ArrayLike, coverage: float) -> Array:
     (scores,) = floats(scores=scores)
     if scores.ndim not in (1, 2):
         raise ValueError(f"scores must have shape (K,) or (K, n); got {scores.shape}")
-    coverage = plain_number("coverage", coverage)
-    if not 0 < coverage <= 1:
-        raise ValueError(f"coverage is a probability above 0 and at most 1; got {coverage}")
+    coverage = plain_probability("coverage", coverage, "(]")
     return _rounded_up(radius_from(np.asarray(scores), coverage), scores.dtype)
 
 
