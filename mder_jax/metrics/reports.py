@@ -6,7 +6,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from jax import Array
 
-from mder_jax._scores import CalibrationCurve, Coverage, Estimate, Sparsification
+from mder_jax.metrics.scores import CalibrationCurve, Coverage, Estimate, Sparsification
 
 
 class Report(NamedTuple):

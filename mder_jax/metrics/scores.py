@@ -16,7 +16,8 @@ from jax import Array, lax
 from jax.typing import ArrayLike
 
 from mder_jax import _gamma, linalg, special
-from mder_jax._arrays import check_same, floats_with
+from mder_jax._blocks import map_traced_blocks
+from mder_jax._checks import matching
 from mder_jax.mixture import Mixture, as_mixture
 from mder_jax.niw import NIW
 from mder_jax.student_t import Interval, StudentT
@@ -97,8 +98,8 @@ class Sparsification(NamedTuple):
 
 def prepared(y: ArrayLike, prediction: Prediction) -> tuple[Array, Mixture]:
     """y (N, n) and the prediction as a mixture of t distributions (of one, if it is one), in one dtype."""
-    mixture, (y,) = floats_with(students_of_rows(prediction), y=y)
-    check_same("y", y, (*mixture.batch_shape, mixture.n), "the prediction's rows and targets")
+    mixture = students_of_rows(prediction)
+    mixture, y = matching(mixture, (*mixture.batch_shape, mixture.n), "the prediction's rows and targets", y=y)
     return y, mixture
 
 
@@ -126,23 +127,11 @@ def in_blocks(
 
     The options are part of the compiled program; what is further is not.
     """
-    count = y.shape[0]
-    if count <= _BLOCK:
+
+    def evaluate(key: Array, y: Array, mixture: Mixture) -> Any:
         return rows(y, mixture, key, *options, *further)
-    blocks = -(-count // _BLOCK)
 
-    def split(leaf: Array, axis: int) -> Array:
-        padding = [(0, blocks * _BLOCK - count if i == axis else 0) for i in range(leaf.ndim)]
-        leaf = jnp.pad(leaf, padding, mode="edge")
-        leaf = leaf.reshape(*leaf.shape[:axis], blocks, _BLOCK, *leaf.shape[axis + 1 :])
-        return jnp.moveaxis(leaf, axis, 0)
-
-    def evaluate(block: tuple[Array, Mixture, Array]) -> Any:
-        return rows(*block, *options, *further)
-
-    members = jax.tree.map(lambda leaf: split(leaf, 1), mixture)
-    results = lax.map(evaluate, (split(y, 0), members, jax.random.split(key, blocks)))
-    return jax.tree.map(lambda leaf: leaf.reshape(-1, *leaf.shape[2:])[:count], results)
+    return map_traced_blocks(evaluate, _BLOCK, key, y, mixture, axes=(0, 1))
 
 
 def average(values: Array, observed: Array, axis: int | None = None) -> Array:

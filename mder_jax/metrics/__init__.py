@@ -19,26 +19,24 @@ from typing import Any
 
 import jax
 import jax.numpy as jnp
-import numpy as np
 from jax import Array
 from jax.typing import ArrayLike
 
-from mder_jax import _scores
-from mder_jax._arrays import (
+from mder_jax._checks import (
     check_same,
-    check_within,
     doubles,
     floats,
     floats_with,
     in_order,
+    integer,
     one_key,
-    one_number,
     plain_number,
+    probability,
     target_names,
-    whole,
 )
-from mder_jax._report import Report
-from mder_jax._scores import (
+from mder_jax.metrics import scores
+from mder_jax.metrics.reports import Report
+from mder_jax.metrics.scores import (
     CalibrationCurve,
     Coverage,
     Estimate,
@@ -77,7 +75,7 @@ def nll(y: ArrayLike, prediction: Prediction, reduce: bool = True) -> Array:
       1.8379
     """
     y, mixture = prepared(y, prediction)
-    values = in_blocks(_scores.negative_log_likelihood, y, mixture, _key(None))
+    values = in_blocks(scores.negative_log_likelihood, y, mixture, _key(None))
     return _reduced(values, _count(y) > 0, reduce)
 
 
@@ -106,7 +104,7 @@ def crps(y: ArrayLike, prediction: Prediction, reduce: bool = True) -> Array:
       0.2337
     """
     y, mixture = prepared(y, prediction)
-    return _reduced(in_blocks(_scores.crps, y, mixture, _key(None)), ~jnp.isnan(y), reduce)
+    return _reduced(in_blocks(scores.crps, y, mixture, _key(None)), ~jnp.isnan(y), reduce)
 
 
 def energy_score(
@@ -128,7 +126,7 @@ def energy_score(
       5.000
     """
     y, mixture = prepared(y, prediction)
-    values = in_blocks(_scores.energy_score, y, mixture, _key(key), (whole("draws", draws, least=2),))
+    values = in_blocks(scores.energy_score, y, mixture, _key(key), (integer("draws", draws, least=2),))
     return _reduced(values, _count(y) > 0, reduce)
 
 
@@ -155,7 +153,7 @@ def variogram_score(
     p = plain_number("p", p)
     if not 0 < p <= 100:
         raise ValueError(f"p is a power above 0, up to 100; got {p}")
-    values = in_blocks(_scores.variogram_score, y, mixture, _key(key), (p, whole("draws", draws, least=2)))
+    values = in_blocks(scores.variogram_score, y, mixture, _key(key), (p, integer("draws", draws, least=2)))
     return _reduced(values, _count(y) > 1, reduce)
 
 
@@ -170,7 +168,7 @@ def interval_score(y: ArrayLike, interval: Interval, coverage: float, reduce: bo
     if not isinstance(interval, tuple | list) or len(interval) != 2:
         raise TypeError(f"interval must be an Interval(lower, upper); got {type(interval).__name__}")
     y, lower, upper = floats(y=y, lower=interval[0], upper=interval[1])
-    alpha = 1 - _share("coverage", coverage, y, below_one=True)
+    alpha = 1 - probability("coverage", coverage, "[)", y.dtype)
     check_same("lower", lower, y.shape, "y")
     check_same("upper", upper, y.shape, "y")
     outside = jnp.maximum(lower - y, 0.0) + jnp.maximum(y - upper, 0.0)
@@ -188,7 +186,9 @@ def coverage(y: ArrayLike, prediction: Prediction, level: float = 0.9) -> Covera
       [0.5] [0.25] 3.290
     """
     y, mixture = prepared(y, prediction)
-    return _scores.coverage(y, in_blocks(_scores.interval, y, mixture, _key(None), (), _share("level", level, y)))
+    return scores.coverage(
+        y, in_blocks(scores.interval, y, mixture, _key(None), (), probability("level", level, dtype=y.dtype))
+    )
 
 
 def joint_coverage(
@@ -204,9 +204,9 @@ def joint_coverage(
       0.5 0.25
     """
     y, mixture = prepared(y, prediction)
-    nominal = _share("level", level, y)
+    nominal = probability("level", level, dtype=y.dtype)
     values = joint_pit(y, mixture, key, draws)
-    return _scores.share(_scores.inside(0.0, values, nominal), _count(y) == mixture.n)
+    return scores.share(scores.inside(0.0, values, nominal), _count(y) == mixture.n)
 
 
 def pit(y: ArrayLike, prediction: Prediction) -> Array:
@@ -220,7 +220,7 @@ def pit(y: ArrayLike, prediction: Prediction) -> Array:
        [0.75]]
     """
     y, mixture = prepared(y, prediction)
-    return in_blocks(_scores.pit, y, mixture, _key(None))
+    return in_blocks(scores.pit, y, mixture, _key(None))
 
 
 def joint_pit(y: ArrayLike, prediction: Prediction, key: Array | None = None, draws: int = DRAWS) -> Array:
@@ -236,7 +236,7 @@ def joint_pit(y: ArrayLike, prediction: Prediction, key: Array | None = None, dr
       0.3935
     """
     y, mixture = prepared(y, prediction)
-    return in_blocks(_scores.joint_pit, y, mixture, _key(key), (whole("draws", draws, least=2),))
+    return in_blocks(scores.joint_pit, y, mixture, _key(key), (integer("draws", draws, least=2),))
 
 
 def calibration_curve(y: ArrayLike, prediction: Prediction, levels: int = _LEVELS) -> CalibrationCurve:
@@ -250,7 +250,7 @@ def calibration_curve(y: ArrayLike, prediction: Prediction, levels: int = _LEVEL
       [0.  0.5 1. ] [0.5 0.5 1. ]
     """
     y, mixture = prepared(y, prediction)
-    return _scores.calibration_curve(pit(y, mixture), ~jnp.isnan(y), whole("levels", levels))
+    return scores.calibration_curve(pit(y, mixture), ~jnp.isnan(y), integer("levels", levels))
 
 
 def calibration_error(y: ArrayLike, prediction: Prediction, levels: int = _LEVELS, reduce: bool = True) -> Array:
@@ -279,7 +279,7 @@ def ence(y: ArrayLike, prediction: Prediction, bins: int = _BINS, reduce: bool =
       1.0
     """
     y, mixture = prepared(y, prediction)
-    values = _scores.ence(y - mixture.mean(), mixture.std(), ~jnp.isnan(y), whole("bins", bins))
+    values = scores.ence(y - mixture.mean(), mixture.std(), ~jnp.isnan(y), integer("bins", bins))
     return _over_targets(values, y, reduce)
 
 
@@ -307,7 +307,7 @@ def sparsification(y: ArrayLike, prediction: Prediction, uncertainty: ArrayLike 
         check_same("uncertainty", u, y.shape[:1], "the rows of y")
         u = jnp.broadcast_to(u[:, None], y.shape)
     check_same("uncertainty", u, y.shape, "y")
-    return _scores.sparsification(y - mixture.mean(), u, ~jnp.isnan(y))
+    return scores.sparsification(y - mixture.mean(), u, ~jnp.isnan(y))
 
 
 def ause(y: ArrayLike, prediction: Prediction, uncertainty: ArrayLike | None = None, reduce: bool = True) -> Array:
@@ -363,8 +363,8 @@ def report(
     """
     y, mixture = prepared(y, prediction)
     level, names = plain_number("level", level), target_names(names, mixture.n)
-    _share("level", level, y, below_one=True)
-    return Report(names, level, **_summary(y, mixture, _key(key), level, whole("draws", draws, least=2)))
+    probability("level", level, "[)", y.dtype)
+    return Report(names, level, **_summary(y, mixture, _key(key), level, integer("draws", draws, least=2)))
 
 
 def nll_scorer(estimator: Any, X: Any, y: Any) -> float:
@@ -425,17 +425,6 @@ def _key(key: Array | None) -> Array:
     return jax.random.key(0) if key is None else one_key(key)
 
 
-def _share(name: str, value: ArrayLike, like: Array, below_one: bool = False) -> Array:
-    """A probability in the dtype of the other array."""
-    number = one_number(name, value).astype(like.dtype)
-    if below_one:
-        largest = float(np.nextafter(like.dtype.type(1), like.dtype.type(0)))
-        check_within(number, 0, largest, f"{name} is a probability, 0 or more and below 1")
-    else:
-        check_within(number, 0, 1, f"{name} is a probability between 0 and 1")
-    return number
-
-
 def _count(y: Array) -> Array:
     """Observed targets of each row, (N,)."""
     return jnp.sum(~jnp.isnan(y), axis=-1)
@@ -467,13 +456,13 @@ def _all_rows(y: Array, mixture: Mixture, key: Array, draws: int, level: float) 
     """What a report computes block by block."""
     x = mixture.sample(key, draws)
     return {
-        "nll": _scores.negative_log_likelihood(y, mixture, key),
-        "energy_score": _scores.energy_of_draws(y, x),
-        "variogram_score": _scores.variogram_of_draws(y, x, 0.5),
-        "joint_pit": _scores.joint_pit(y, mixture, key, draws),
-        "crps": _scores.crps(y, mixture, key),
-        "pit": _scores.pit(y, mixture, key),
-        "interval": _scores.interval(y, mixture, key, level),
+        "nll": scores.negative_log_likelihood(y, mixture, key),
+        "energy_score": scores.energy_of_draws(y, x),
+        "variogram_score": scores.variogram_of_draws(y, x, 0.5),
+        "joint_pit": scores.joint_pit(y, mixture, key, draws),
+        "crps": scores.crps(y, mixture, key),
+        "pit": scores.pit(y, mixture, key),
+        "interval": scores.interval(y, mixture, key, level),
         "error": y - mixture.mean(),
         "std": mixture.std(),
     }
@@ -484,23 +473,23 @@ def _summary(y: Array, mixture: Mixture, key: Array, level: float, draws: int) -
     """The fields of a `Report`."""
     rows = in_blocks(_all_rows, y, mixture, key, (draws,), level)
     observed, count = ~jnp.isnan(y), _count(y)
-    curve = _scores.calibration_curve(rows["pit"], observed, _LEVELS)
-    sparse = _scores.sparsification(rows["error"], rows["std"], observed)
+    curve = scores.calibration_curve(rows["pit"], observed, _LEVELS)
+    sparse = scores.sparsification(rows["error"], rows["std"], observed)
     interval = rows["interval"]
     return {
-        "nll": _scores.estimate(rows["nll"], count > 0),
-        "energy_score": _scores.estimate(rows["energy_score"], count > 0),
-        "variogram_score": _scores.estimate(rows["variogram_score"], count > 1),
-        "joint_coverage": _scores.share(_scores.inside(0.0, rows["joint_pit"], level), count == mixture.n),
+        "nll": scores.estimate(rows["nll"], count > 0),
+        "energy_score": scores.estimate(rows["energy_score"], count > 0),
+        "variogram_score": scores.estimate(rows["variogram_score"], count > 1),
+        "joint_coverage": scores.share(scores.inside(0.0, rows["joint_pit"], level), count == mixture.n),
         "joint_pit": rows["joint_pit"],
         "rmse": _root_mean_square(rows["error"], observed),
-        "crps": _scores.estimate(rows["crps"], observed),
-        "interval_score": _scores.estimate(interval_score(y, interval, level, reduce=False), observed),
-        "coverage": _scores.coverage(y, interval),
+        "crps": scores.estimate(rows["crps"], observed),
+        "interval_score": scores.estimate(interval_score(y, interval, level, reduce=False), observed),
+        "coverage": scores.coverage(y, interval),
         "pit": rows["pit"],
         "calibration_curve": curve,
         "calibration_error": _calibration_error(curve),
-        "ence": _scores.ence(rows["error"], rows["std"], observed, _BINS),
+        "ence": scores.ence(rows["error"], rows["std"], observed, _BINS),
         "sparsification": sparse,
         "ause": _area(sparse),
         "sharpness": _root_mean_square(rows["std"], jnp.ones_like(observed)),
