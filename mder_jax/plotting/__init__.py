@@ -13,11 +13,12 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from jax.typing import ArrayLike
 
-from mder_jax import _drawing, metrics
-from mder_jax._arrays import check_index, chosen_rows, floats
-from mder_jax._drawing import BLACK, BLUE, CHANCE, GREY, ORANGE, PALE, POINTS
-from mder_jax._scores import Prediction, of_rows, prepared, students_of_rows
+from mder_jax import metrics
+from mder_jax._checks import check_index, chosen_rows, floats, plain_probability
+from mder_jax.metrics.scores import Prediction, of_rows, prepared, students_of_rows
 from mder_jax.niw import NIW
+from mder_jax.plotting import _drawing
+from mder_jax.plotting._drawing import BLACK, BLUE, CHANCE, GREY, ORANGE, PALE, POINTS
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -63,7 +64,7 @@ def ellipses(
     centre, covariances = mean[chosen][:, pair], {"total": (aleatoric + epistemic)[chosen]}
     if np.any(epistemic[chosen] != 0):
         covariances["aleatoric"] = aleatoric[chosen]
-    radius = _drawing.radius_of_pair(mixture, chosen, pair, _drawing.probability(coverage))
+    radius = _drawing.radius_of_pair(mixture, chosen, pair, plain_probability("coverage", coverage))
     ax = _drawing.axes(ax)
     for (part, covariance), colour in zip(covariances.items(), (BLUE, ORANGE), strict=False):
         points = _drawing.boundary(centre, covariance[:, pair][:, :, pair], radius)
@@ -111,7 +112,7 @@ def bands(
     means, _, epistemic = _drawing.moments(mixture)
     mean, spread = means[order, j], _drawing.root(epistemic[order, j, j])
     (several,) = floats(coverage=coverage)
-    levels = sorted((_drawing.probability(level) for level in np.atleast_1d(several)), reverse=True)
+    levels = sorted((plain_probability("coverage", level) for level in np.atleast_1d(several)), reverse=True)
     ax = _drawing.axes(ax)
     for level, depth in zip(levels, np.linspace(0.2, 0.4, len(levels)), strict=True):
         lower, upper = (np.asarray(end)[order, j] for end in _drawing.interval(students_of_rows(prediction), level))

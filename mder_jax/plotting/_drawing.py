@@ -9,8 +9,8 @@ from jax import Array
 from jax.typing import ArrayLike
 
 from mder_jax import metrics
-from mder_jax._arrays import check_index, check_same, floats, plain_number, target_names
-from mder_jax._scores import Prediction
+from mder_jax._checks import check_index, check_same, floats, target_names
+from mder_jax.metrics.scores import Prediction
 from mder_jax.mixture import Mixture, radius_of_tail
 
 if TYPE_CHECKING:
@@ -149,13 +149,6 @@ def ordered(x: ArrayLike, count: int) -> tuple[np.ndarray, np.ndarray]:
 
 def percent(share: float) -> str:
     return f"{100 * share:.4g}%"
-
-
-def probability(coverage: float) -> float:
-    coverage = plain_number("coverage", coverage)
-    if not 0 < coverage < 1:
-        raise ValueError(f"coverage is a probability between 0 and 1; got {coverage}")
-    return coverage
 
 
 def joint_pit(y: ArrayLike, prediction: Prediction) -> np.ndarray:
