@@ -9,15 +9,15 @@ import jax.numpy as jnp
 from jax import Array
 from jax.typing import ArrayLike
 
-from mder_jax import _real_tables
-from mder_jax._arrays import check_same, floats, one_key, one_number, whole
-from mder_jax._real_tables import MissingTableError as MissingTableError, RealTable
+from mder_jax._checks import check_same, floats, integer, one_key, one_number
+from mder_jax.datasets import real_tables
+from mder_jax.datasets.real_tables import MissingTableError as MissingTableError, RealTable
 from mder_jax.student_t import StudentT
 
 __all__ = ["REAL_TABLES", "MissingTableError", "RealTable", "Table", "circle", "circle_covariance", "circle_mean"]
 __all__ += ["cubic", "real", "student_t", "three_points", "three_points_mean"]
 
-REAL_TABLES = tuple(_real_tables.SOURCES)
+REAL_TABLES = tuple(real_tables.SOURCES)
 
 
 class Table(NamedTuple):
@@ -43,7 +43,7 @@ def circle(key: Array, points: int = 300, noise: float = 0.1) -> Table:
       >>> print(t.shape, xy.shape)
       (5, 1) (5, 2)
     """
-    points = whole("points", points)
+    points = integer("points", points)
     t_key, noise_key = jax.random.split(one_key(key))
     u = jax.random.uniform(t_key, (points, 1), minval=-1.0, maxval=1.0)
     t = jnp.pi * (1 + jnp.sign(u) * jnp.sqrt(jnp.abs(u)))
@@ -84,7 +84,7 @@ def cubic(key: Array, points: int = 1000, low: float = -4.0, high: float = 4.0, 
       >>> print(x.shape, bool(jnp.allclose(y, x**3)))
       (5, 1) True
     """
-    points = whole("points", points)
+    points = integer("points", points)
     x_key, noise_key = jax.random.split(one_key(key))
     x = jax.random.uniform(x_key, (points, 1), minval=_number("low", low), maxval=_number("high", high))
     return Table(x, x**3 + _number("noise", noise) * jax.random.normal(noise_key, (points, 1)))
@@ -99,7 +99,7 @@ def three_points(key: Array, repeats: int = 20, noise: tuple[float, float, float
       >>> print(three_points(jax.random.key(0), repeats=2).X.ravel())
       [0. 0. 1. 1. 3. 3.]
     """
-    repeats = whole("repeats", repeats)
+    repeats = integer("repeats", repeats)
     (three,) = floats(noise=noise)
     check_same("noise", three, (3,), "the three points")
     x = jnp.repeat(jnp.array([0.0, 1.0, 3.0]), repeats)[:, None]
@@ -125,7 +125,7 @@ def student_t(key: Array, points: int, df: float, scale: float = 1.0, n: int = 1
       >>> print(student_t(jax.random.key(0), 5, df=4.0).shape)
       (5, 1)
     """
-    points, n = whole("points", points), whole("n", n)
+    points, n = integer("points", points), integer("n", n)
     return StudentT(df, jnp.zeros(n), _number("scale", scale) * jnp.eye(n)).sample(key, (points,))
 
 
@@ -147,7 +147,7 @@ def real(name: str, folder: str | pathlib.Path | None = None) -> RealTable:
       ...     print(real("slump", folder).X.shape, real("slump", folder).Y.shape)
       (103, 7) (103, 3)
     """
-    return _real_tables.read(name, folder)
+    return real_tables.read(name, folder)
 
 
 def _number(name: str, value: float) -> Array:
