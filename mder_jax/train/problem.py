@@ -9,7 +9,7 @@ import numpy as np
 import optax
 from jax import Array
 
-from mder_jax._arrays import is_concrete, is_key, is_whole
+from mder_jax._checks import is_concrete, is_integer, is_key
 from mder_jax.networks import Network
 
 Loss = Callable[[Any, Array], Array]
@@ -55,7 +55,7 @@ class Data(NamedTuple):
 def as_data(X: Any, Y: Any, weights: Any = None, validation: Any = None) -> Data:
     """The arguments as arrays; what is on the host stays there, so that it can be checked also while tracing."""
     held_out = check_validation(validation)
-    pair = None if held_out[0] is None else (as_numbers(held_out[0]), as_numbers(held_out[1]))
+    pair = None if held_out is None else (as_numbers(held_out[0]), as_numbers(held_out[1]))
     return Data(as_numbers(X), as_numbers(Y), None if weights is None else as_numbers(weights), pair)
 
 
@@ -76,10 +76,10 @@ def on_device(data: Data) -> Data:
     return data if data.weights is None else data._replace(weights=data.weights.astype(jnp.result_type(float)))
 
 
-def check_validation(validation: Any) -> tuple[Any, Any]:
-    """The pair (X, Y), or (None, None); anything else raises."""
+def check_validation(validation: Any) -> tuple[Any, Any] | None:
+    """The pair (X, Y), or None; anything else raises."""
     if validation is None:
-        return None, None
+        return None
     plain = isinstance(validation, list) or type(validation) is tuple
     if not plain or len(validation) != 2 or validation[0] is None or validation[1] is None:
         raise ValueError(f"validation must be a pair (X, Y), of which each may be a PerMember; got {validation!r:.60}")
@@ -100,11 +100,30 @@ def check_key(key: Any) -> None:
         raise TypeError(f"key must be a random key such as jax.random.key(0); got {key!r}")
 
 
-def check_data(data: Data) -> None:
-    """Raise unless X is finite, Y has no infinity, and all have the same rows."""
-    _check_pair("X", "Y", data.X, data.Y)
+def check_data(data: Data, but: Data | None = None) -> None:
+    """Raise unless X is finite, Y has no infinity, and all have the same rows.
+
+    Args:
+      data: to check.
+      but: the values of arrays that it holds as well are not looked at again.
+    """
+    checked = [] if but is None else [id(leaf) for leaf in jax.tree.leaves(but)]
+
+    def check_pair(name: str, X: Array, Y: Array) -> None:
+        if X.ndim < 2:
+            raise ValueError(f"{name}X must have shape (N, ...) with at least two axes; got {X.shape}")
+        if Y.ndim < 1 or X.shape[0] != Y.shape[0]:
+            raise ValueError(f"{name}X and {name}Y must have the same number of rows; got {X.shape} and {Y.shape}")
+        if X.shape[0] == 0:
+            raise ValueError(f"{name}X has no rows; got shape {X.shape}")
+        if id(X) not in checked:
+            check_finite(f"{name}X", X)
+        if id(Y) not in checked and is_concrete(Y):
+            _refuse(np.isinf(Y), np.asarray(Y), f"{name}Y", "may hold NaN for 'missing' but no infinity")
+
+    check_pair("", data.X, data.Y)
     if data.validation is not None:
-        _check_pair("validation X", "validation Y", *data.validation)
+        check_pair("validation ", *data.validation)
         for name, own, held_out in (("X", data.X, data.validation[0]), ("Y", data.Y, data.validation[1])):
             if own.shape[1:] != held_out.shape[1:]:
                 expected = f"rows of shape {own.shape[1:]}, those of {name}"
@@ -112,23 +131,11 @@ def check_data(data: Data) -> None:
     if data.weights is not None:
         if data.weights.shape != data.X.shape[:1]:
             raise ValueError(f"weights must have shape {data.X.shape[:1]}, one per row; got {data.weights.shape}")
-        if is_concrete(data.weights):
+        if id(data.weights) not in checked and is_concrete(data.weights):
             values = np.asarray(data.weights)
             _refuse(~(np.isfinite(values) & (values >= 0)), values, "weights", "must be finite and not negative")
             if not values.any():
                 raise ValueError("all weights are 0; at least one row must count")
-
-
-def _check_pair(x_name: str, y_name: str, X: Array, Y: Array) -> None:
-    if X.ndim < 2:
-        raise ValueError(f"{x_name} must have shape (N, ...) with at least two axes; got {X.shape}")
-    if Y.ndim < 1 or X.shape[0] != Y.shape[0]:
-        raise ValueError(f"{x_name} and {y_name} must have the same number of rows; got {X.shape} and {Y.shape}")
-    if X.shape[0] == 0:
-        raise ValueError(f"{x_name} has no rows; got shape {X.shape}")
-    check_finite(x_name, X)
-    if is_concrete(Y):
-        _refuse(np.isinf(Y), np.asarray(Y), y_name, "may hold NaN for 'missing' but no infinity")
 
 
 def check_finite(name: str, array: Array | np.ndarray) -> None:
@@ -149,10 +156,8 @@ def check_settings(settings: Settings, data: Data) -> None:
     counts = {name: getattr(settings, name) for name in ("epochs", "batch_size", "steps_per_epoch", "patience")}
     for name, value in counts.items():
         required = name == "epochs"
-        if (value is None and required) or (value is not None and not (is_whole(value) and 1 <= value < 1 << 31)):
-            raise ValueError(
-                f"{name} must be a whole number, 1 or more{'' if required else ', or None'}; got {value!r}"
-            )
+        if (value is None and required) or (value is not None and not (is_integer(value) and 1 <= value < 1 << 31)):
+            raise ValueError(f"{name} must be an integer, 1 or more{'' if required else ', or None'}; got {value!r}")
     if settings.batch_size is not None and settings.batch_size > rows:
         raise ValueError(f"batch_size {settings.batch_size} exceeds the {rows} rows; use batch_size={rows} or None")
     if settings.patience is not None and data.validation is None:

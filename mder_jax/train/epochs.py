@@ -1,7 +1,6 @@
-r"""One training run as a pure function of a key.
+r"""A training run taken apart: `begin`, then `run_epoch` for each epoch, then `finish`.
 
-A run is `begin`, then `run_epoch` for each epoch, which is a scan over shuffled minibatches. `fit` does that for one
-network, `mder_jax.ensemble` for many at once, with the same two functions.
+An epoch is a scan over shuffled minibatches. `fit` makes such a run for one network, `mder_jax.ensemble` for many.
 """
 
 from collections.abc import Callable
@@ -12,12 +11,9 @@ import jax.numpy as jnp
 import optax
 from jax import Array, lax
 
-from mder_jax._arrays import is_key
-from mder_jax._problem import Data, Loss, Problem, Settings, as_data, check, on_device
-from mder_jax._shuffle import rounds_for, shuffle_of_pass, shuffled
-from mder_jax.networks import Network
-
-__all__ = ["Fit", "Losses", "fit"]
+from mder_jax._checks import is_key
+from mder_jax.train._shuffle import rounds_for, shuffle_of_pass, shuffled
+from mder_jax.train.problem import Data, Problem, Settings
 
 # Validation data go through in blocks of a minibatch, but of at least so many rows.
 VALIDATION_ROWS = 1024
@@ -47,6 +43,7 @@ class Losses(NamedTuple):
     """Mean loss over the rows of each epoch, (epochs,), of an ensemble (M, epochs); NaN where an epoch was not run.
 
     Example:
+      >>> from mder_jax import Network, fit
       >>> line = Network(lambda key, x: jnp.zeros(1), lambda w, x: x @ w)
       >>> x = jnp.linspace(-1.0, 1.0, 50)[:, None]
       >>> squared = lambda output, y: (output - y) ** 2
@@ -71,6 +68,7 @@ class Fit(NamedTuple):
       best_epoch: the epoch of the best validation loss, -1 without validation.
 
     Example:
+      >>> from mder_jax import Network, fit
       >>> line = Network(lambda key, x: jnp.zeros(1), lambda w, x: x @ w)
       >>> x = jnp.linspace(-1.0, 1.0, 50)[:, None]
       >>> squared = lambda output, y: (output - y) ** 2
@@ -84,61 +82,6 @@ class Fit(NamedTuple):
     diverged_at: Array
     stopped_at: Array
     best_epoch: Array
-
-
-def fit(
-    key: Array,
-    network: Network,
-    loss: Loss,
-    X: Array,
-    Y: Array,
-    *,
-    optimizer: optax.GradientTransformation,
-    epochs: int,
-    batch_size: int | None = None,
-    steps_per_epoch: int | None = None,
-    weights: Array | None = None,
-    validation: tuple[Array, Array] | None = None,
-    patience: int | None = None,
-    bootstrap: bool = False,
-) -> Fit:
-    """Train one network: a pure function of the key, for `jax.jit`, `jax.vmap` and `jax.grad`.
-
-    Args:
-      key: decides parameters, shuffles, bootstrap and dropout.
-      network: see `Network`.
-      loss: ``loss(network output, y) -> (rows,)``, one value per row, not reduced.
-      X: inputs, (N, ...).
-      Y: targets, (N, ...); what a NaN means is the loss's affair.
-      optimizer: any of optax; ``optax.chain(optax.clip_by_global_norm(1.0), optax.adam(1e-3))`` clips gradients.
-      epochs: passes over the data.
-      batch_size: rows of a minibatch, the last of an epoch may be smaller; None for all.
-      steps_per_epoch: minibatches that count as one epoch; None for one pass over the data.
-      weights: of the rows, (N,), 0 or more; a batch's loss is Σ w l / Σ w.
-      validation: (X, Y) held out; the run then returns the parameters of the best validation loss.
-      patience: epochs without a better validation loss after which to stop.
-      bootstrap: train on N rows drawn with replacement.
-
-    Example:
-      >>> line = Network(lambda key, x: jnp.zeros(1), lambda w, x: x @ w)
-      >>> x = jnp.linspace(-1.0, 1.0, 50)[:, None]
-      >>> squared = lambda output, y: (output - y) ** 2
-      >>> result = fit(jax.random.key(0), line, squared, x, 2 * x[:, 0], optimizer=optax.sgd(0.5), epochs=20)
-      >>> print(result.params.round(2), result.history.train.shape)
-      [2.] (20,)
-    """
-    settings = Settings(epochs, batch_size, steps_per_epoch, bootstrap, patience)
-    problem = Problem(network, loss, optimizer, settings)
-    data = as_data(X, Y, weights, validation)
-    check(problem, data, key)
-    data = on_device(data)
-    state, plan = begin(problem, data, key)
-
-    def epoch(state: State, number: Array) -> tuple[State, Losses]:
-        return run_epoch(problem, data, plan, state, number)
-
-    state, history = lax.scan(epoch, state, jnp.arange(epochs, dtype=jnp.int32))
-    return finish(state, history)
 
 
 def begin(problem: Problem, data: Data, key: Array) -> tuple[State, Plan]:
