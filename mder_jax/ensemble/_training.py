@@ -2,8 +2,7 @@
 
 import time
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
-from typing import Any, NamedTuple
+from typing import Any
 
 import jax
 import jax.numpy as jnp
@@ -11,116 +10,13 @@ import numpy as np
 from jax import Array, lax
 from jax.sharding import PartitionSpec as P
 
-from mder_jax import persistence, train
-from mder_jax._arrays import chosen_rows, is_key
-from mder_jax._devices import AXIS, Layout, fetch
-from mder_jax._job import Job, PerMember, take
-from mder_jax.networks import Network
-from mder_jax.train import Losses, State
-
-
-class Progress(NamedTuple):
-    """What a callback sees.
-
-    Args:
-      epoch: epochs done.
-      epochs: epochs to do.
-      history: losses so far, (M, epoch).
-      params: of all members, stacked.
-
-    Example:
-      >>> import optax
-      >>> from mder_jax import Network, fit_ensemble
-      >>> line = Network(lambda key, x: jax.random.normal(key, (1,)), lambda w, x: x @ w)
-      >>> x = jnp.linspace(-1.0, 1.0, 50)[:, None]
-      >>> squared = lambda output, y: (output - y) ** 2
-      >>> options = dict(members=3, optimizer=optax.sgd(0.5), epochs=20, progress=False)
-      >>> enough = lambda progress: bool(progress.history.train[:, -1].max() < 1e-3)  # True ends training
-      >>> print(fit_ensemble(jax.random.key(0), line, squared, x, 2 * x[:, 0], **options, callback=enough).epochs < 20)
-      True
-    """
-
-    epoch: int
-    epochs: int
-    history: Losses
-    params: Any
-
-
-@dataclass(frozen=True)
-class Ensemble:
-    """Trained members.
-
-    Args:
-      network: as it was given.
-      params: parameters of all members, each array with the members as first axis.
-      history: losses, each (M, epochs); NaN where a member was not trained.
-      diverged_at: (M,), the epoch in which a member became non-finite, -1 if it never did; see `Fit`.
-      stopped_at: (M,), the epoch after which early stopping ended a member, -1 if it did not.
-      best_epoch: (M,), the epoch of the best validation loss, -1 without validation.
-      epochs: epochs that were run; fewer than asked for after Ctrl-C, a callback's stop, or if all members ended.
-      row_shape: shape of one row of X.
-      seconds: time spent training in this process, without compiling.
-
-    Example:
-      >>> import optax
-      >>> from mder_jax import Network, fit_ensemble
-      >>> line = Network(lambda key, x: jax.random.normal(key, (1,)), lambda w, x: x @ w)
-      >>> x = jnp.linspace(-1.0, 1.0, 50)[:, None]
-      >>> squared = lambda output, y: (output - y) ** 2
-      >>> options = dict(members=3, optimizer=optax.sgd(0.5), epochs=20, progress=False)
-      >>> result = fit_ensemble(jax.random.key(0), line, squared, x, 2 * x[:, 0], **options)
-      >>> print(result, len(result), result.params.shape, result.history.train.shape)
-      Ensemble(3 members, 20 epochs, 0 diverged) 3 (3, 1) (3, 20)
-    """
-
-    network: Network | PerMember
-    params: Any
-    history: Losses
-    diverged_at: np.ndarray
-    stopped_at: np.ndarray
-    best_epoch: np.ndarray
-    epochs: int
-    row_shape: tuple[int, ...]
-    seconds: float
-
-    def __len__(self) -> int:
-        return len(self.diverged_at)
-
-    def __repr__(self) -> str:
-        diverged = int(np.sum(self.diverged_at >= 0))
-        return f"Ensemble({len(self)} members, {self.epochs} epochs, {diverged} diverged)"
-
-    def keep(self, members: Any) -> "Ensemble":
-        """Some members only: a list of numbers or a mask, such as ``ensemble.diverged_at < 0``.
-
-        Example:
-          >>> import optax
-          >>> from mder_jax import Network, fit_ensemble
-          >>> line = Network(lambda key, x: jax.random.normal(key, (1,)), lambda w, x: x @ w)
-          >>> x = jnp.linspace(-1.0, 1.0, 50)[:, None]
-          >>> squared = lambda output, y: (output - y) ** 2
-          >>> options = dict(members=3, optimizer=optax.sgd(0.5), epochs=20, progress=False)
-          >>> result = fit_ensemble(jax.random.key(0), line, squared, x, 2 * x[:, 0], **options)
-          >>> print(result.keep([0, 2]), result.keep(result.diverged_at < 0))
-          Ensemble(2 members, 20 epochs, 0 diverged) Ensemble(3 members, 20 epochs, 0 diverged)
-        """
-        chosen = chosen_rows("members", members, len(self))
-        if not chosen.size:
-            raise ValueError("no member is left; name at least one")
-        network = self.network
-        if isinstance(network, PerMember):
-            network = PerMember(take(network.values, chosen), network.build)
-        arrays = (self.params, self.history, self.diverged_at, self.stopped_at, self.best_epoch)
-        params, history, diverged_at, stopped_at, best_epoch = take(arrays, chosen)
-        return replace(
-            self,
-            network=network,
-            params=params,
-            history=history,
-            diverged_at=diverged_at,
-            stopped_at=stopped_at,
-            best_epoch=best_epoch,
-        )
+from mder_jax._checks import is_key
+from mder_jax.ensemble._checkpoints import Checkpoints
+from mder_jax.ensemble._layout import AXIS, Layout, fetch
+from mder_jax.ensemble.members import Job, take
+from mder_jax.ensemble.results import Ensemble, Progress
+from mder_jax.train import epochs as train
+from mder_jax.train.epochs import Losses, State
 
 
 class Run:
@@ -133,7 +29,7 @@ class Run:
         self.unfinished = True
         self.seconds = 0.0
 
-    def start(self, store: persistence.Checkpoints | None = None) -> None:
+    def start(self, store: Checkpoints | None = None) -> None:
         """Compile, and make initial parameters or take those of the latest checkpoint."""
         layout, job = self.layout, self.job
         self._own, self._shared = layout.spread(job.own), layout.everywhere(job.shared)
@@ -173,18 +69,19 @@ class Run:
         fit = train.finish(*self.layout.gathered((self._public_state(), self.history)))
         return Progress(self.epoch, self.job.settings.epochs, take(fit.history, np.s_[:, : self.epoch]), fit.params)
 
-    def result(self) -> Ensemble:
+    def result(self, interrupted: bool) -> Ensemble:
         """The members as they are."""
         fit = train.finish(*self.layout.gathered((self._public_state(), self.history)))
         return Ensemble(
-            network=self.job.arguments["network"],
+            network=self.job.parts.network,
             params=jax.tree.map(jnp.asarray, fit.params),
             history=fit.history,
             diverged_at=np.asarray(fit.diverged_at),
             stopped_at=np.asarray(fit.stopped_at),
             best_epoch=np.asarray(fit.best_epoch),
             epochs=self.epoch,
-            row_shape=self.job.first()[1].X.shape[1:],
+            row_shape=self.job.number(0)[1].X.shape[1:],
+            interrupted=interrupted,
             seconds=self.seconds,
         )
 

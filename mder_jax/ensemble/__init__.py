@@ -1,7 +1,8 @@
 """Many networks as one compiled program: a fit, or a forward pass, over members and over devices.
 
-The members lie on a mesh of devices along their own axis, and nothing crosses devices while they train. A device takes
-them in groups that fit its cache; a group goes through all epochs of a chunk before the next one does.
+In training the members are spread over a mesh of devices, and nothing crosses devices. A device trains them in groups
+that fit its cache; a group runs all epochs of a chunk before the next one does. In prediction the rows are spread over
+the mesh, and every device has all members.
 """
 
 import math
@@ -17,18 +18,20 @@ import jax.numpy as jnp
 import numpy as np
 import optax
 from jax import Array
-from jax.sharding import PartitionSpec as P
 
-from mder_jax import _files, persistence
-from mder_jax._arrays import check_type, is_whole
-from mder_jax._devices import AXIS, Layout, fetch
+from mder_jax import _files
+from mder_jax._checks import check_option, check_type, is_integer
 from mder_jax._interrupts import deferred
-from mder_jax._job import Job, PerMember, make_job, on_host, take
-from mder_jax._problem import Loss, Settings, check_finite, check_validation
-from mder_jax._run import Ensemble, Progress, Run
+from mder_jax.ensemble._checkpoints import Checkpoints, identity
+from mder_jax.ensemble._layout import clear_programs
+from mder_jax.ensemble._training import Run
+from mder_jax.ensemble.forward import Forward
+from mder_jax.ensemble.members import Job, Members, PerMember, make_job, on_host
+from mder_jax.ensemble.results import Ensemble, Progress
 from mder_jax.networks import Network
+from mder_jax.train.problem import Data, Loss, Settings, check_finite, check_validation
 
-__all__ = ["Ensemble", "PerMember", "Progress", "fit_ensemble", "predict"]
+__all__ = ["Ensemble", "PerMember", "Progress", "clear_programs", "fit_ensemble", "predict"]
 
 # A chunk of epochs takes about this long, so that bar and Ctrl-C respond.
 CHUNK_SECONDS = 0.3
@@ -56,6 +59,7 @@ def fit_ensemble(
     callback_every: int | None = None,
     checkpoint: str | pathlib.Path | None = None,
     checkpoint_every: int | None = None,
+    on_interrupt: str = "return",
 ) -> Ensemble:
     """Train many networks as one compiled program; member i is what `fit` makes with key i of ``split(key, members)``.
 
@@ -81,8 +85,10 @@ def fit_ensemble(
       progress: whether to show a bar; None if standard error is a terminal or this is a notebook.
       callback: called with a `Progress` every so often; training stops if it returns True.
       callback_every: epochs between calls; None for a hundredth of them.
-      checkpoint: directory for checkpoints. If it holds some of the same run, training goes on from the latest.
+      checkpoint: directory for checkpoints. If it holds some of the same run, training resumes from the latest.
       checkpoint_every: epochs between checkpoints; None for a twentieth of them.
+      on_interrupt: after Ctrl-C, "return" the members as they are, with a warning, or "raise" KeyboardInterrupt; a
+        checkpoint is written first. Without a bar, callback or checkpoint Ctrl-C always raises.
 
     Example:
       >>> line = Network(lambda key, x: jax.random.normal(key, (1,)), lambda w, x: x @ w)
@@ -94,20 +100,21 @@ def fit_ensemble(
       Ensemble(3 members, 20 epochs, 0 diverged) [2. 2. 2.]
     """
     settings = Settings(epochs, batch_size, steps_per_epoch, bootstrap, patience)
-    held_out = check_validation(validation)
-    arguments = {"network": network, "loss": loss, "optimizer": optimizer, "X": X, "Y": Y, "weights": weights}
-    arguments |= {"validation X": held_out[0], "validation Y": held_out[1]}
-    job = make_job(arguments, settings, key, members)
+    parts = Members(network, loss, optimizer, Data(X, Y, weights, check_validation(validation)))
+    job = make_job(parts, settings, key, members)
     job.check()
+    check_option("on_interrupt", on_interrupt, ("return", "raise"))
     intervals = _Intervals(epochs, callback_every, checkpoint_every)
     if callback is not None and not callable(callback):
         raise TypeError(f"callback must be a function of a Progress, or None; got {callback!r:.60}")
     run = Run(job, devices)
     with _bar(progress, epochs, job.members) as bar, _checkpoints(checkpoint, job) as store:
         run.start(store)
-        _drive(run, intervals, bar, callback, store)
-    result = run.result()
-    for trouble in _troubles(result, job):
+        interrupted = _drive(run, intervals, bar, callback, store)
+    if interrupted and on_interrupt == "raise":
+        raise KeyboardInterrupt
+    result = run.result(interrupted)
+    for trouble in _troubles(result, job, checkpoint is not None):
         warnings.warn(trouble, RuntimeWarning, stacklevel=2)
     return result
 
@@ -117,8 +124,8 @@ class _Intervals:
 
     def __init__(self, epochs: int, callback_every: int | None, checkpoint_every: int | None) -> None:
         for name, every in (("callback_every", callback_every), ("checkpoint_every", checkpoint_every)):
-            if every is not None and (not is_whole(every) or every < 1):
-                raise ValueError(f"{name} must be a whole number, 1 or more, or None; got {every!r}")
+            if every is not None and (not is_integer(every) or every < 1):
+                raise ValueError(f"{name} must be an integer, 1 or more, or None; got {every!r}")
         self.epochs = epochs
         self.callback = callback_every or max(1, epochs // 100)
         self.checkpoint = checkpoint_every or max(1, epochs // 20)
@@ -129,12 +136,12 @@ class _Intervals:
 
 
 @contextmanager
-def _checkpoints(directory: str | pathlib.Path | None, job: Job) -> Iterator[persistence.Checkpoints | None]:
+def _checkpoints(directory: str | pathlib.Path | None, job: Job) -> Iterator[Checkpoints | None]:
     if directory is None:
         yield None
         return
     with _files.occupied(directory) if jax.process_index() == 0 else nullcontext():
-        store = persistence.Checkpoints(directory, job.identity())
+        store = Checkpoints(directory, identity(job))
         try:
             yield store
         finally:
@@ -146,9 +153,9 @@ def _drive(
     intervals: _Intervals,
     bar: Callable[[Run], None] | None,
     callback: Callable[[Progress], Any] | None,
-    store: persistence.Checkpoints | None,
-) -> None:
-    """Advance the run to its end: in one call, or in chunks of epochs if anybody is looking."""
+    store: Checkpoints | None,
+) -> bool:
+    """Advance to the end, in chunks of epochs if anybody is looking; return whether Ctrl-C ended it."""
     alone = jax.process_count() == 1  # several processes must agree on where chunks end, and their clocks do not
     watched = bool(bar or callback or store)
     length = intervals.epochs if alone and not watched else 1 if alone else max(1, intervals.epochs // 100)
@@ -171,15 +178,11 @@ def _drive(
     except KeyboardInterrupt:
         if not watched:
             raise
-        warnings.warn(
-            f"interrupted: the members are returned as they are after {run.epoch} of {intervals.epochs} epochs"
-            + (", and the same call goes on from there" if store else ""),
-            RuntimeWarning,
-            stacklevel=3,
-        )
+        return True
     finally:
         if store and run.epoch:
             store.save(run.epoch, run.leaves())
+    return False
 
 
 @contextmanager
@@ -217,28 +220,34 @@ def _bar(progress: bool | None, epochs: int, members: int) -> Iterator[Callable[
         yield move
 
 
-def _troubles(result: Ensemble, job: Job) -> Iterator[str]:
-    """What the user should know of members that diverged, and of validation losses that were never finite."""
+def _troubles(result: Ensemble, job: Job, resumes: bool) -> Iterator[str]:
+    """What the user should know: an interruption, members that diverged, validation losses that were never finite."""
+    if result.interrupted:
+        yield (
+            f"interrupted: the members are returned as they are after {result.epochs} of {job.settings.epochs} epochs"
+            + (", and the same call resumes from there" if resumes else "")
+        )
     diverged = np.flatnonzero(result.diverged_at >= 0)
     if len(diverged):
         named = ", ".join(f"{member} (epoch {result.diverged_at[member]})" for member in diverged[:10])
         more = f" and {len(diverged) - 10} more" if len(diverged) > 10 else ""
         yield (
             f"{len(diverged)} of {len(result)} members became non-finite and keep the last good parameters: "
-            f"{named}{more}{_hint(job, 'Y')}"
+            f"{named}{more}{_hint('Y', job.parts.data.Y)}"
         )
     lost = np.flatnonzero((result.best_epoch < 0) & (result.diverged_at < 0))
     if result.history.validation is not None and len(lost):
         yield (
             f"the validation loss of {len(lost)} members was never finite, so the last parameters are kept: "
-            f"{lost.tolist()[:10]}{_hint(job, 'validation Y')}"
+            f"{lost.tolist()[:10]}{_hint('validation Y', job.parts.data.validation)}"
         )
 
 
-def _hint(job: Job, name: str) -> str:
-    values = job.shared.get(name, job.own.get(name))
-    has_nan = any(leaf.dtype.kind == "f" and np.isnan(leaf).any() for leaf in jax.tree.leaves(values))
-    return f"; {name} holds NaN: does the loss take missing targets?" if has_nan else ""
+def _hint(name: str, values: Any) -> str:
+    """A likely reason: values that are missing."""
+    arrays = [leaf for leaf in jax.tree.leaves(values) if isinstance(leaf, np.ndarray)]
+    has_nan = any(leaf.dtype.kind == "f" and np.isnan(leaf).any() for leaf in arrays)
+    return f"; {name} holds NaN: does the loss accept missing targets?" if has_nan else ""
 
 
 def predict(
@@ -257,7 +266,7 @@ def predict(
       ensemble: from `fit_ensemble`.
       X: inputs, (N, ...).
       rows: of a block. For fewer rows than that, the next power of two.
-      reduce: applied to the stacked outputs (M, rows, ...) of each block; what it returns has the rows as first axis.
+      reduce: applied to the stacked outputs (M, rows, ...), row by row; what it returns has the rows as first axis.
         With it the outputs of all members never exist for all rows at once:
         ``predict(ensemble, X, reduce=lambda niw: Mixture(niw).mean())``.
       devices: to predict on; None for all that JAX sees.
@@ -278,48 +287,8 @@ def predict(
         expected = ", ".join(["N", *map(str, ensemble.row_shape)])
         raise ValueError(f"X must have shape ({expected}) with N >= 1, as in training; got {X.shape}")
     check_finite("X", X)
-    if not is_whole(rows) or rows < 1:
-        raise ValueError(f"rows must be a whole number, 1 or more; got {rows!r}")
+    if not is_integer(rows) or rows < 1:
+        raise ValueError(f"rows must be an integer, 1 or more; got {rows!r}")
     block = min(rows, max(16, 1 << (len(X) - 1).bit_length()))
-    layout = Layout(len(ensemble), devices)
-    network = ensemble.network
-    own = network.values if isinstance(network, PerMember) else None
-    params, own = layout.spread((ensemble.params, own))
-
-    def forward(params: Any, own: Any, x: Array) -> Any:
-        def member(part: tuple[Any, Any]) -> Any:
-            built = network.of(part[1]) if isinstance(network, PerMember) else network
-            return built.apply(part[0], x)
-
-        return layout.by_group(jax.vmap(member), (params, own))
-
-    def whole(params: Any, own: Any, x: Array) -> Any:
-        outputs = layout.on_each(forward, (P(AXIS), P(AXIS), P()))(params, own, x)
-        return outputs if reduce is None else reduce(take(outputs, np.s_[: layout.members]))
-
-    program = layout.compile(whole, params, own, layout.everywhere(np.zeros((block, *X.shape[1:]), X.dtype)))
-
-    def of_block(start: int) -> Any:
-        taken = X[start : start + block]
-        padding = np.broadcast_to(X[:1], (block - len(taken), *X.shape[1:]))
-        outputs = program(params, own, layout.everywhere(np.concatenate([taken, padding])))
-        if reduce is None:
-            return take(layout.gathered(outputs), np.s_[:, : len(taken)])
-        shapes = [leaf.shape for leaf in jax.tree.leaves(outputs)]
-        if any(shape[:1] != (block,) for shape in shapes):
-            raise ValueError(f"reduce must return arrays with the {block} rows of a block first; got shapes {shapes}")
-        return jax.tree.map(lambda leaf: fetch(leaf)[: len(taken)], outputs)
-
-    return _joined(of_block, len(X), block, axis=1 if reduce is None else 0)
-
-
-def _joined(of_block: Callable[[int], Any], number: int, block: int, axis: int) -> Any:
-    """All blocks, written one after the other into arrays that hold all rows."""
-    whole: list[np.ndarray] = []
-    for start in range(0, number, block):
-        leaves, structure = jax.tree.flatten(of_block(start))
-        if not whole:
-            whole = [np.empty((*leaf.shape[:axis], number, *leaf.shape[axis + 1 :]), leaf.dtype) for leaf in leaves]
-        for total, leaf in zip(whole, leaves, strict=True):
-            total[(slice(None),) * axis + (slice(start, start + block),)] = leaf
-    return jax.tree.unflatten(structure, [jnp.asarray(total) for total in whole])
+    forward = ensemble.forward if devices is None else Forward(ensemble.network, ensemble.params, devices)
+    return jax.tree.map(jnp.asarray, forward(X, block, reduce))
