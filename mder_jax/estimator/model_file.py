@@ -13,12 +13,15 @@ import numpy as np
 from jax import Array
 
 import mder_jax
-from mder_jax import _calibrated, persistence
-from mder_jax._arrays import doubles, is_whole
+from mder_jax import persistence
+from mder_jax._checks import doubles, is_integer
 from mder_jax._files import write_whole
-from mder_jax._predictor import Design, Predictor, Standardizer, mixture_of
-from mder_jax._trained_rows import TrainedRows
 from mder_jax.calibration import Scale
+from mder_jax.estimator import _calibration
+from mder_jax.estimator._design import Design
+from mder_jax.estimator._predictor import Predictor, moments
+from mder_jax.estimator._standardizer import Standardizer
+from mder_jax.estimator.trained_rows import TrainedRows
 from mder_jax.persistence import ModelFileError
 
 KIND = "MDERRegressor"
@@ -33,7 +36,7 @@ def save(model: Any, path: str | pathlib.Path, extra: dict[str, Any] | None) -> 
     trained: TrainedRows | None = model.trained_rows_
     params = {name: _as_json(value) for name, value in model.get_params(deep=False).items()}
     names = getattr(model, "feature_names_in_", None)
-    calibrated, arrays = (None, {}) if model.calibration_ is None else _calibrated.to_document(model.calibration_)
+    calibrated, arrays = (None, {}) if model.calibration_ is None else _calibration.to_document(model.calibration_)
     document = {
         "kind": KIND,
         "versions": {"mder_jax": mder_jax.__version__, "jax": jax.__version__, "python": platform.python_version()},
@@ -115,7 +118,7 @@ def _restored(cls: type, document: dict[str, Any], arrays: dict[str, np.ndarray]
     model.predictor_ = Predictor(design, params, inputs, targets, Scale(within, between))
     model.calibration_ = None
     if document["calibration"] is not None:
-        model.calibration_ = _calibrated.from_document(document["calibration"], arrays, design.targets)
+        model.calibration_ = _calibration.from_document(document["calibration"], arrays, design.targets)
     for name, value in _fitted(document["fitted"], design).items():
         setattr(model, name, value)
     if _names("feature_names", document["feature_names"], design.inputs) is not None:
@@ -138,7 +141,7 @@ def _trained_rows(fields: dict[str, Any] | None, arrays: dict[str, np.ndarray], 
     columns = design.inputs + design.targets
     good = (
         found.hashes.dtype == np.uint64 and found.hashes.ndim == 1 and found.hashes.size,
-        isinstance(found.whole, bool) and is_whole(found.rows) and found.rows > 0,
+        isinstance(found.whole, bool) and is_integer(found.rows) and found.rows > 0,
         found.repeats.dtype.kind in "iu" and found.repeats.shape[1:] == (2,) and np.all(found.repeats > 0),
         found.centre.shape == found.spread.shape == (columns,) and np.all(found.spread > 0),
     )
@@ -154,8 +157,8 @@ def _fitted(fields: dict[str, Any], design: Design) -> dict[str, Any]:
     sizes = (found["n_features_in_"], found["n_outputs_"])
     if sizes != (design.inputs, design.targets) or found["flat_"] not in (False, design.targets == 1):
         raise ModelFileError(f"a fit with {design.inputs} inputs and {design.targets} targets did not leave {found}")
-    if not all(is_whole(found[name]) for name in ("n_iter_", "n_rows_")):
-        raise ModelFileError(f"epochs and rows are whole numbers; got {found['n_iter_']!r} and {found['n_rows_']!r}")
+    if not all(is_integer(found[name]) for name in ("n_iter_", "n_rows_")):
+        raise ModelFileError(f"epochs and rows are integers; got {found['n_iter_']!r} and {found['n_rows_']!r}")
     return found | {"flat_": bool(found["flat_"])}
 
 
@@ -179,8 +182,8 @@ def _standardizer(arrays: dict[str, np.ndarray], name: str, size: int) -> Standa
 def _params(arrays: dict[str, np.ndarray], design: Design, members: int) -> Any:
     """The parameters, if they are exactly those that the design has."""
     widths = [design.inputs, *design.widths]
-    if not all(is_whole(size) and 0 < size < 1 << 20 for size in (*widths, members, design.targets)):
-        raise ModelFileError(f"sizes must be whole numbers; got {widths}, {design.targets} targets, {members} members")
+    if not all(is_integer(size) and 0 < size < 1 << 20 for size in (*widths, members, design.targets)):
+        raise ModelFileError(f"sizes must be integers; got {widths}, {design.targets} targets, {members} members")
     found: dict[str, dict[str, np.ndarray]] = {}
     for name, array in arrays.items():
         if name.startswith("params/"):
@@ -221,15 +224,18 @@ def export(predictor: Predictor, path: str | pathlib.Path) -> None:
     )
     factors = jax.tree.map(np.float32, predictor.scale)
 
-    def moments(x: Array) -> dict[str, Array]:
-        z = (x - inputs[0][None]) / inputs[1][None]
-        mixture = mixture_of(predictor.design, predictor.params, factors, z)
+    network, params = predictor.design.network(), jax.tree.map(jnp.asarray, predictor.params)
+
+    def in_original_units(x: Array) -> dict[str, Any]:
+        outputs = jax.vmap(network.apply, (0, None))(params, (x - inputs[0][None]) / inputs[1][None])
+        mean, aleatoric, within, between = moments(outputs, factors)
+        epistemic = within + between
+        covariances = {"aleatoric": aleatoric, "epistemic": epistemic, "total": aleatoric + epistemic}
         outer = (targets[1][:, None] * targets[1])[None]
-        covariances = {"aleatoric": mixture.aleatoric(), "epistemic": mixture.epistemic(), "total": mixture.total()}
         scaled = {name: outer * covariance for name, covariance in covariances.items()}
-        return {"mean": targets[0][None] + targets[1][None] * mixture.mean()} | scaled
+        return {"mean": targets[0][None] + targets[1][None] * mean} | scaled
 
     rows = jax.export.symbolic_shape("rows")[0]
     example = jax.ShapeDtypeStruct((rows, predictor.design.inputs), jnp.float32)
-    exported = jax.export.export(jax.jit(moments), platforms=("cpu", "cuda", "tpu"))(example)
+    exported = jax.export.export(jax.jit(in_original_units), platforms=("cpu", "cuda", "tpu"))(example)
     write_whole(path, bytes(exported.serialize()))

@@ -12,9 +12,9 @@ import numpy as np
 from jax import Array
 
 from mder_jax import calibration
-from mder_jax._arrays import doubles, flag
-from mder_jax._predictor import Predictor
+from mder_jax._checks import doubles, flag
 from mder_jax.calibration import Scale, ScaleFit
+from mder_jax.estimator._predictor import Predictor
 from mder_jax.mixture import Mixture, tail_of_radius
 
 CHECKED = (0.5, 0.9)
@@ -179,10 +179,14 @@ def _scale(rows: Rows, method: Any, separate: bool) -> tuple[ScaleFit, str]:
         fit = calibration.fit_scale(rows.members, rows.targets, method, separate)
     except ValueError as error:
         return _unscaled(count, method, separate), f"the scale of the covariance stays as it is: {error}"
-    if max(error / factor for error, factor in zip(fit.standard_error, fit.scale, strict=True)) > LARGEST_ERROR:
-        reason = f"these {count} rows do not determine the scale of the covariance (a factor of {fit.scale.within:.3g}"
-        bounds = f"from {fit.lower.within:.3g} to {fit.upper.within:.3g}), which stays as it is"
-        return _unscaled(count, method, separate), f"{reason}, {bounds}; give more rows"
+    errors = [error / factor for error, factor in zip(fit.standard_error, fit.scale, strict=True)]
+    if max(errors) > LARGEST_ERROR:
+        part = errors.index(max(errors))
+        what = ("scale of the members' own covariance", "scale of their disagreement")[part]
+        found = f"a factor of {fit.scale[part]:.3g}, from {fit.lower[part]:.3g} to {fit.upper[part]:.3g}"
+        reason = f"these {count} rows do not determine the {what if separate else 'scale of the covariance'} ({found})"
+        remedy = "give more rows, or separate=False for one factor" if separate else "give more rows"
+        return _unscaled(count, method, separate), f"{reason}; the covariance stays as it is; {remedy}"
     return fit, ""
 
 

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 from sklearn.utils import check_random_state
 
-from mder_jax._arrays import is_whole, target_names
+from mder_jax._checks import is_integer, target_names
 from mder_jax.networks import ACTIVATIONS
 
 ENCODE = "Encode text first, for instance with sklearn.preprocessing.OneHotEncoder; `mder train` does it by itself"
@@ -22,7 +22,7 @@ def check_settings(model: Any) -> None:
     rules = {
         "hidden_layer_sizes": (
             all(_is_count(width) for width in widths),
-            "whole numbers above 0",
+            "integers above 0",
         ),
         "activation": (
             isinstance(model.activation, str) and model.activation in ACTIVATIONS,
@@ -37,11 +37,11 @@ def check_settings(model: Any) -> None:
         ),
         "batch_size": (
             _is_auto(model.batch_size) or _is_count(model.batch_size),
-            "'auto' or a whole number, 1 or more",
+            "'auto' or an integer, 1 or more",
         ),
         "n_iter_no_change": (
             _is_auto(model.n_iter_no_change) or _is_count(model.n_iter_no_change),
-            "'auto' or a whole number, 1 or more",
+            "'auto' or an integer, 1 or more",
         ),
         "validation_fraction": (
             _is_number(model.validation_fraction) and 0 < model.validation_fraction < 1,
@@ -49,7 +49,7 @@ def check_settings(model: Any) -> None:
         ),
     }
     counts = {name: getattr(model, name) for name in ("members", "max_iter")}
-    rules |= {name: (_is_count(value), "a whole number, 1 or more") for name, value in counts.items()}
+    rules |= {name: (_is_count(value), "an integer, 1 or more") for name, value in counts.items()}
     for name, (good, wanted) in rules.items():
         if not good:
             raise ValueError(f"{name} must be {wanted}; got {getattr(model, name)!r:.60}")
@@ -60,11 +60,11 @@ def _is_auto(value: Any) -> bool:
 
 
 def _is_count(value: Any) -> bool:
-    return is_whole(value) and 1 <= value < 1 << 31
+    return is_integer(value) and 1 <= value < 1 << 31
 
 
 def _is_number(value: Any) -> bool:
-    """Whether it is a number; infinity is one, NaN and a whole number that no float can hold are not."""
+    """Whether it is a number; infinity is one, NaN and an integer that no float can hold are not."""
     try:
         return isinstance(value, Real) and not isinstance(value, bool) and not math.isnan(value)
     except OverflowError:

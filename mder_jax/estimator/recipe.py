@@ -2,7 +2,6 @@
 
 import contextlib
 import math
-import warnings
 from collections.abc import Iterator
 from typing import Any
 
@@ -10,9 +9,9 @@ import jax
 import numpy as np
 import optax
 
-from mder_jax._job import PerMember
-from mder_jax._predictor import Design
 from mder_jax.ensemble import Ensemble, fit_ensemble
+from mder_jax.ensemble.members import PerMember
+from mder_jax.estimator._design import Design
 from mder_jax.losses import mder_nll
 from mder_jax.networks import Network
 
@@ -50,29 +49,23 @@ def train(
     if options:
         given = model.n_iter_no_change
         options["patience"] = patience(kept, batch) if given == "auto" else int(given)
-    with warnings.catch_warnings(), usual_promotion():
-        if checkpoint is not None:
-            warnings.filterwarnings("error", message="interrupted", category=RuntimeWarning)
-        try:
-            return fit_ensemble(
-                key,
-                _network(design, start),
-                lambda niw, y: mder_nll(niw, y, missing=missing),
-                X,
-                Y,
-                optimizer=optimizer(model.learning_rate_init, model.alpha, int(model.max_iter), kept, batch),
-                epochs=int(model.max_iter),
-                members=members,
-                batch_size=batch,
-                bootstrap=bool(model.bootstrap),
-                progress=bool(model.verbose),
-                checkpoint=checkpoint,
-                **options,
-            )
-        except RuntimeWarning as warning:
-            if str(warning).startswith("interrupted"):
-                raise KeyboardInterrupt from None
-            raise
+    with usual_promotion():
+        return fit_ensemble(
+            key,
+            _network(design, start),
+            lambda niw, y: mder_nll(niw, y, missing=missing),
+            X,
+            Y,
+            optimizer=optimizer(model.learning_rate_init, model.alpha, int(model.max_iter), kept, batch),
+            epochs=int(model.max_iter),
+            members=members,
+            batch_size=batch,
+            bootstrap=bool(model.bootstrap),
+            progress=bool(model.verbose),
+            checkpoint=checkpoint,
+            on_interrupt="return" if checkpoint is None else "raise",
+            **options,
+        )
 
 
 @contextlib.contextmanager

@@ -12,13 +12,12 @@ from sklearn.base import BaseEstimator, RegressorMixin
 from sklearn.metrics import r2_score
 from sklearn.utils.validation import check_array, check_consistent_length, check_is_fitted, validate_data
 
-from mder_jax import _calibrated, _model_file, calibration, plotting
-from mder_jax._arrays import check_option, doubles, in_order, is_whole, names_of, plain_number, target_names
-from mder_jax._devices import use_all_cores
-from mder_jax._fitting import train
-from mder_jax._predictor import Design, Predictor, Region, Uncertainty, standardizer_of
-from mder_jax._trained_rows import NOTICED, REFUSED, TrainedRows, found_among, remember
-from mder_jax._validation import (
+from mder_jax import calibration, plotting
+from mder_jax._checks import check_option, doubles, in_order, is_integer, names_of, plain_number, target_names
+from mder_jax.calibration import Scale
+from mder_jax.devices import use_all_cores
+from mder_jax.estimator import _calibration, model_file
+from mder_jax.estimator._checks import (
     check_same_networks,
     check_settings,
     generator,
@@ -29,11 +28,17 @@ from mder_jax._validation import (
     rows_to_train_on,
     warn_of_degenerate_targets,
 )
-from mder_jax.calibration import Scale
+from mder_jax.estimator._design import Design
+from mder_jax.estimator._prediction import Prediction
+from mder_jax.estimator._predictor import Predictor
+from mder_jax.estimator._standardizer import standardizer_of
+from mder_jax.estimator.recipe import train
+from mder_jax.estimator.results import Region, Uncertainty
+from mder_jax.estimator.trained_rows import NOTICED, REFUSED, TrainedRows, found_among, remember
 from mder_jax.mixture import Mixture
 from mder_jax.student_t import Interval, StudentT
 
-__all__ = ["MDERRegressor", "Region", "Uncertainty"]
+__all__ = ["MDERRegressor", "Prediction", "Region", "Uncertainty"]
 
 PICTURES = ("calibration", "pit", "predicted_observed", "sparsification", "ellipses")
 
@@ -83,7 +88,7 @@ class MDERRegressor(RegressorMixin, BaseEstimator):
     """
 
     predictor_: Predictor
-    calibration_: _calibrated.Calibration | None
+    calibration_: _calibration.Calibration | None
     trained_rows_: TrainedRows | None
 
     def __init__(
@@ -383,6 +388,23 @@ class MDERRegressor(RegressorMixin, BaseEstimator):
         X = self._for_prediction(X)
         return self.predictor_.distribution(X)
 
+    def predict_all(self, X: Any) -> Prediction:
+        """Uncertainty, intervals and distribution of the rows X, (N, d), from one run of the networks.
+
+        Use it where more than one of `predict_uncertainty`, `predict_interval` and `predict_dist` is needed for the
+        same rows: the results are the same.
+
+        Example:
+          >>> X = np.random.default_rng(0).normal(size=(60, 3))
+          >>> Y = X[:, :2] + np.random.default_rng(1).normal(size=(60, 2))
+          >>> model = MDERRegressor(hidden_layer_sizes=(8,), members=2, max_iter=5, random_state=0).fit(X[:30], Y[:30])
+          >>> prediction = model.predict_all(X[30:])
+          >>> lower, upper = prediction.interval(coverage=0.9)
+          >>> print(prediction.uncertainty().std.shape, lower.shape, prediction.distribution().batch_shape)
+          (30, 2) (30, 2) (30,)
+        """
+        return Prediction(self, X, self.predictor_.outputs(self._for_prediction(X)))
+
     def sample_y(self, X: Any, n_samples: int = 1, random_state: Any = 0) -> np.ndarray:
         """Joint draws of new observations, (N, n, n_samples), or (N, n_samples) if y was one-dimensional.
 
@@ -393,8 +415,8 @@ class MDERRegressor(RegressorMixin, BaseEstimator):
           >>> print(model.sample_y(X[30:], n_samples=100).shape)
           (30, 2, 100)
         """
-        if not is_whole(n_samples) or n_samples < 1:
-            raise ValueError(f"n_samples must be a whole number, 1 or more; got {n_samples!r}")
+        if not is_integer(n_samples) or n_samples < 1:
+            raise ValueError(f"n_samples must be an integer, 1 or more; got {n_samples!r}")
         X = self._for_prediction(X)
         key = jax.random.key(int(generator(random_state).randint(2**31 - 1)))
         return self._shaped(self.predictor_.sample(X, key, int(n_samples)))
@@ -467,7 +489,7 @@ class MDERRegressor(RegressorMixin, BaseEstimator):
         X, Y, _, _ = self._checked(X, y)
         known = self._trained_on(X, Y)
         plain = self.predictor_.with_scale(Scale(1.0, 1.0))
-        found = _calibrated.calibrate(plain, X, Y, method, separate, known)
+        found = _calibration.calibrate(plain, X, Y, method, separate, known)
         for note in found.notes:
             warnings.warn(note, UserWarning, stacklevel=2)
         unseen = [name for name, count in zip(self._names(), found.counts(joint=False), strict=True) if not count]
@@ -546,7 +568,7 @@ class MDERRegressor(RegressorMixin, BaseEstimator):
           True
         """
         check_is_fitted(self)
-        _model_file.save(self, path, extra)
+        model_file.save(self, path, extra)
 
     @classmethod
     def load(cls, path: str | pathlib.Path) -> Self:
@@ -563,7 +585,7 @@ class MDERRegressor(RegressorMixin, BaseEstimator):
           >>> print(np.array_equal(same.predict(X[30:]), model.predict(X[30:])))
           True
         """
-        return _model_file.load(cls, path)
+        return model_file.load(cls, path)
 
     def export(self, path: str | pathlib.Path) -> None:
         """Write the predictor as an artefact of `jax.export`, which runs where only jax is installed.
@@ -584,4 +606,4 @@ class MDERRegressor(RegressorMixin, BaseEstimator):
           (30, 2, 2)
         """
         check_is_fitted(self)
-        _model_file.export(self.predictor_, path)
+        model_file.export(self.predictor_, path)
