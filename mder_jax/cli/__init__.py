@@ -2,7 +2,7 @@
 
 Exit codes: 0 it worked, 1 something is wrong with a file or its data, 2 with the command line, 130 Ctrl-C. Results go
 to standard output, all else to standard error. What takes time to import is imported when Ctrl-C is taken care of, and
-`_commands`, which does the work, when the command line has been read: ``--help`` is quick.
+the module that does the work when the command line has been read: ``--help`` is quick.
 """
 
 import contextlib
@@ -39,7 +39,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 def _answer(arguments: Sequence[str] | None, ctrl_c: _interrupts.CtrlC) -> int:
-    from mder_jax import _options
+    from mder_jax.cli import _options
 
     options = _options.read(arguments)
     ctrl_c.output = getattr(options, "out", None) or getattr(options, "report", None)
@@ -74,11 +74,11 @@ def _short_messages() -> Iterator[None]:
 
 
 def _run(options: Any) -> int:
+    import importlib
     import json
 
-    from mder_jax import _commands
-
-    result, text = getattr(_commands, options.command)(options)
+    command = importlib.import_module(f"mder_jax.cli._{options.command}")
+    result, text = getattr(command, options.command)(options)
     if options.json:
         print(json.dumps(_plain(result), indent=2, allow_nan=False), flush=True)
     elif not options.quiet:
@@ -106,7 +106,3 @@ def _plain(value: Any) -> Any:
     if isinstance(value, list | tuple):
         return [_plain(item) for item in value]
     return None if isinstance(value, float) and not math.isfinite(value) else value
-
-
-if __name__ == "__main__":
-    sys.exit(main())

@@ -7,7 +7,7 @@ import pathlib
 from collections.abc import Sequence
 from typing import Any
 
-from mder_jax import __version__
+from mder_jax._version import __version__
 
 EPILOG = """examples:
   mder train houses.csv --targets price,rent --out model.mder
@@ -148,11 +148,11 @@ def _number(text: str, kind: type, low: float, high: float, rule: str) -> Any:
 
 
 def _count(text: str) -> int:
-    return _number(text, int, 0, math.inf, "a whole number, 1 or more")
+    return _number(text, int, 0, math.inf, "an integer, 1 or more")
 
 
 def _seed(text: str) -> int:
-    return _number(text, int, -1, 1 << 32, "a whole number from 0 to 4294967295")
+    return _number(text, int, -1, 1 << 32, "an integer from 0 to 4294967295")
 
 
 def _positive(text: str) -> float:

@@ -12,10 +12,11 @@ from typing import TYPE_CHECKING, Any
 import jax
 import numpy as np
 
-from mder_jax import _drawing, _scores, plotting
-from mder_jax._arrays import check_same, floats
-from mder_jax._report import Report, cells
-from mder_jax._scores import Estimate, Prediction
+from mder_jax import metrics, plotting
+from mder_jax._checks import check_same, floats
+from mder_jax.metrics import scores
+from mder_jax.metrics.reports import Report, cells
+from mder_jax.metrics.scores import Estimate, Prediction
 from mder_jax.mixture import Mixture
 from mder_jax.student_t import Interval
 
@@ -70,7 +71,7 @@ def evaluation_page(
     labels = [str(number) for number in range(1, len(y) + 1)] if rows is None else [str(row) for row in rows]
     _check(y, labels, uncertainty, lower, upper)
     observed, *ends = floats(y=y, lower=lower, upper=upper)
-    own = _scores.coverage(observed, Interval(*ends))
+    own = scores.coverage(observed, Interval(*ends))
     names, drawn = report.names, _drawn(y, prediction)
     sections = {
         "Scores": _scores_section(report, Estimate(own.coverage, own.standard_error)),
@@ -159,7 +160,8 @@ def _calibration_section(y: np.ndarray, prediction: Prediction, names: Sequence[
             "PIT of each target: flat at 1 if right, a hill if too uncertain, a valley if too certain, a slope if off.",
         ),
     ]
-    if y.shape[1] > 1 and _drawing.joint_pit(y, prediction).size:
+    complete = ~np.isnan(y).any(axis=1)
+    if y.shape[1] > 1 and np.isfinite(metrics.joint_pit(y, prediction))[complete].any():
         text = "Joint PIT of all targets: flat at 1 if right, falling if too uncertain, rising if too certain."
         figures.insert(1, _figure(plotting.pit(y, prediction, joint=True), text))
     return _figures(figures)

@@ -1,0 +1,97 @@
+"""`mder evaluate`: model file and table to scores, and to a report with figures."""
+
+import argparse
+import warnings
+from typing import Any
+
+import numpy as np
+
+from mder_jax._files import write_whole
+from mder_jax.cli import _tables
+from mder_jax.cli._encoding import Encoding, Sample, sample
+from mder_jax.cli._model import MOST_ROWS, Result, load
+
+# Fields of `metrics.Report` with a value per row, and curves: for the figures, too long to print.
+PER_ROW = ("joint_pit", "pit", "calibration_curve", "sparsification")
+
+
+def evaluate(options: argparse.Namespace) -> Result:
+    """Model file and table to scores, and to a report with figures."""
+    if options.report:
+        _tables.check_output(options.report, options.force)
+    table = _tables.open_table(options.table)
+    model, encoding = load(options.model)
+    _tables.require_columns(table, [*encoding.feature_names, *encoding.target_names], "the model")
+    data = sample(table, encoding, MOST_ROWS)
+    if np.isnan(data.Y).all():
+        raise ValueError(f"{table.path}: no target has a value in any row")
+    _warn_of_trained_rows(model, data)
+    import jax
+
+    from mder_jax import metrics
+    from mder_jax.metrics import scores
+
+    prediction = model.predict_all(data.X)
+    interval = prediction.interval(options.coverage)
+    sampled = f"{len(data.X):,} of {data.total:,} rows, drawn at random" if len(data.X) < data.total else ""
+    with jax.enable_x64(True):  # in original units: 2020.5 ± 0.001 has no digits left in float32
+        distribution = prediction.distribution()
+        report = metrics.report(data.Y, distribution, options.coverage, encoding.target_names)
+        inside = scores.coverage(data.Y, interval)
+        if options.report:
+            from mder_jax.cli import _report_page
+
+            page = _report_page.evaluation_page(
+                data.Y,
+                distribution,
+                report,
+                title=f"{options.model.name} on {options.table.name}",
+                facts={
+                    "model": str(options.model),
+                    "table": str(options.table),
+                    "rows": sampled or f"{data.total:,}",
+                    "members": str(model.members),
+                },
+                uncertainty=prediction.uncertainty(),
+                lower=interval.lower,
+                upper=interval.upper,
+                rows=list(data.row_index + 1),
+            )
+            write_whole(options.report, page.encode())
+    intervals = {"coverage": np.asarray(inside.coverage), "standard_error": np.asarray(inside.standard_error)}
+    printed = {name: value for name, value in report._asdict().items() if name not in PER_ROW}
+    result = {"rows": data.total, "rows_used": len(data.X), **printed, "intervals": intervals}
+    kind = _kind_of_intervals(model, encoding, options.coverage)
+    covered = _coverage_line(encoding, intervals, f"{options.coverage:g} ({kind})")
+    return result, "\n\n".join(part for part in (sampled, str(report), covered) if part)
+
+
+def _warn_of_trained_rows(model: Any, data: Sample) -> None:
+    from mder_jax.estimator import trained_rows
+
+    if model.trained_rows_ is None:
+        return
+    found, fraction = trained_rows.found_among(model.trained_rows_, data.X, data.Y)
+    if fraction >= trained_rows.NOTICED:
+        these = f"{found:,} of {len(data.X):,} rows are rows that the model was trained on"
+        warnings.warn(f"{these}; scores of other rows will be worse", stacklevel=2)
+
+
+def _kind_of_intervals(model: Any, encoding: Encoding, coverage: float) -> str:
+    """Whether they are conformal, for which each target needs enough calibration rows."""
+    own, names = "the model's own quantiles", np.array(encoding.target_names)
+    if model.calibration_ is None:
+        return own
+    conformal = np.isfinite(model.calibration_.radius(coverage, joint=False))
+    if conformal.all() or not conformal.any():
+        return "conformal" if conformal.all() else own
+    return f"conformal for {', '.join(names[conformal])}; {own} for {', '.join(names[~conformal])}"
+
+
+def _coverage_line(encoding: Encoding, intervals: dict[str, np.ndarray], coverage: str) -> str:
+    fractions = zip(encoding.target_names, intervals["coverage"], intervals["standard_error"], strict=True)
+    each = ", ".join(
+        f"{name} not observed" if np.isnan(fraction) else f"{name} {fraction:.3f} ± {error:.3f}"
+        for name, fraction, error in fractions
+    )
+    return f"inside the intervals of mder predict at {coverage}: {each}"

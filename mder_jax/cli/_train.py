@@ -1,0 +1,102 @@
+"""`mder train`: table to model file."""
+
+import argparse
+import contextlib
+import pathlib
+import shutil
+import tempfile
+import time
+from collections.abc import Iterator
+from typing import Any
+
+import numpy as np
+
+from mder_jax.cli import _tables, _training_rows
+from mder_jax.cli._model import Result, regressor, shows_progress
+
+
+def train(options: argparse.Namespace) -> Result:
+    """Table to model file."""
+    start = time.monotonic()
+    _tables.check_output(options.out, options.force)
+    data = _training_rows.read(options)
+    encoding, held_out = data.encoding, data.calibration
+    model, extra = regressor()(**_settings(options)), {"encoding": encoding.to_json()}
+    with _checkpoint(options) as directory:
+        model.fit(data.X, data.Y, checkpoint=directory, target_names=encoding.target_names)
+        if held_out is not None:
+            _calibrate(model, held_out, options.out, extra)
+        _save(model, options.out, extra)
+    missing = int(np.isnan(data.Y).sum())
+    result = {
+        "model": str(options.out),
+        "members": model.members,
+        "rows": len(data.X),
+        "rows_without_target": data.without_target,
+        "calibration_rows": 0 if held_out is None else len(held_out[0]),
+        "calibration": None if held_out is None else _calibration(model),
+        "features": [column.name for column in encoding.features],
+        "targets": encoding.target_names,
+        "missing_targets": missing,
+        "seconds": round(time.monotonic() - start, 3),
+    }
+    more = f" ({data.without_target:,} more have no target)" if data.without_target else ""
+    sizes = f"{model.members} members, {len(data.X):,} rows{more}, {len(encoding.features)} features"
+    gaps = f" ({missing:,} values missing)" if missing else ""
+    text = f"{options.out}: {sizes}, {len(encoding.targets)} targets{gaps}, {result['seconds']:.1f} s"
+    return result, text if held_out is None else f"{text}\n{model.calibration_}"
+
+
+def _save(model: Any, path: pathlib.Path, extra: dict[str, Any]) -> None:
+    """Save the model; if that fails, somewhere else, so that the training was not in vain."""
+    try:
+        model.save(path, extra)
+    except OSError as error:
+        spare = pathlib.Path(tempfile.mkdtemp(prefix="mder-")) / path.name
+        model.save(spare, extra)
+        raise OSError(f"{path} could not be written ({error}); the trained model was saved as {spare}") from error
+
+
+def _calibrate(model: Any, held_out: tuple[np.ndarray, np.ndarray], path: pathlib.Path, extra: dict[str, Any]) -> None:
+    """Calibrate; if that fails, save the model as it is, so that the training was not in vain."""
+    try:
+        model.calibrate(*held_out)
+    except ValueError as error:
+        _save(model, path, extra)
+        raise ValueError(f"{error}; the trained model is in {path}, not calibrated") from error
+
+
+def _calibration(model: Any) -> dict[str, Any]:
+    """What was found with the rows held out, without the scores of each."""
+    return {"fit": model.calibration_.fit, "coverage": model.calibration_.checks}
+
+
+def _settings(options: argparse.Namespace) -> dict[str, Any]:
+    """Arguments of the estimator; what was not said is left to its defaults."""
+    given = {
+        "members": options.members,
+        "hidden_layer_sizes": options.hidden,
+        "max_iter": options.epochs,
+        "learning_rate_init": options.learning_rate,
+        "validation_fraction": options.validation,
+        "random_state": options.seed,
+        "verbose": shows_progress(options),
+    }
+    return {name: value for name, value in given.items() if value is not None}
+
+
+@contextlib.contextmanager
+def _checkpoint(options: argparse.Namespace) -> Iterator[pathlib.Path]:
+    """The directory of checkpoints. Unless the user named it, it is removed after success, and if it was of no use."""
+    own, directory = options.own_checkpoint, options.checkpoint
+    before = directory.exists()
+    try:
+        yield directory
+    except ValueError as error:
+        if own and not before and not any(path.name.isdigit() for path in directory.glob("*")):
+            shutil.rmtree(directory, ignore_errors=True)
+        if str(directory) in str(error):
+            raise ValueError(f"{error}\nRemove {directory} to start anew.") from error
+        raise
+    if own:
+        shutil.rmtree(directory, ignore_errors=True)
