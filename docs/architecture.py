@@ -9,36 +9,58 @@ import textwrap
 ROOT = pathlib.Path(__file__).resolve().parent.parent
 PICTURE = ROOT / "docs" / "architecture.svg"
 
-# Where a module stands, (column, row). The arrows come from the code.
+# The place of a module, (column, row). The arrows come from the code.
 PLACES = {
     **{"special": (0, 0), "linalg": (0, 1), "networks": (0, 3.7), "student_t": (1, 0)},
-    **{"persistence": (1, 2.7), "train": (1, 3.7), "niw": (2, 0), "datasets": (2, 1), "ensemble": (2, 3.7)},
+    **{
+        "persistence": (1, 2.7),
+        "train": (1, 3.7),
+        "niw": (2, 0),
+        "datasets": (2, 1),
+        "ensemble": (2, 3.7),
+        "devices": (2, 2.7),
+    },
     **{"nig": (3, 0), "mixture": (4, 0), "links": (4, 1.4), "losses": (4, 2.4), "metrics": (5, 0)},
     **{"calibration": (5, 1), "plotting": (6, 0), "estimator": (6, 2.7), "cli": (6, 3.7)},
 }
 COLOURS = {"distributions": "#dbe9f6", "networks": "#e3f2dd", "judging": "#fdeacb", "faces": "#f6dbe4"}
 KINDS = {
     **dict.fromkeys(["special", "linalg", "student_t", "niw", "nig", "mixture", "links", "losses"], "distributions"),
-    **dict.fromkeys(["networks", "train", "ensemble", "persistence"], "networks"),
+    **dict.fromkeys(["networks", "train", "ensemble", "persistence", "devices"], "networks"),
     **dict.fromkeys(["datasets", "metrics", "calibration", "plotting"], "judging"),
     **dict.fromkeys(["estimator", "cli"], "faces"),
 }
 WIDTH, HEIGHT = 0.82, 0.76
 
 
-def imports(path: pathlib.Path) -> set[str]:
-    """Modules of the package that a file imports anywhere."""
-    found: set[str] = set()
+def dotted(path: pathlib.Path, package: str = "mder_jax") -> str:
+    """A file of a package as a dotted name below it: ``estimator._file``, ``cli`` for ``cli/__init__.py``."""
+    return ".".join(path.relative_to(ROOT / package).with_suffix("").parts).removesuffix(".__init__")
+
+
+def modules(package: str = "mder_jax") -> dict[str, pathlib.Path]:
+    """Every module of a package by dotted name."""
+    files = sorted((ROOT / package).rglob("*.py"))
+    return {dotted(path, package): path for path in files if path != ROOT / package / "__init__.py"}
+
+
+def imports(path: pathlib.Path, package: str = "mder_jax") -> set[str]:
+    """Modules of a package, by dotted name, that a file imports anywhere, also inside functions."""
+    known, found = modules(package), set()
     for node in ast.walk(ast.parse(path.read_text())):
-        if isinstance(node, ast.ImportFrom) and node.module and node.module.split(".")[0] == "mder_jax":
-            inside = node.module.split(".")[1:]
-            found.update(inside or [alias.name for alias in node.names if alias.name != "__version__"])
-    return found
+        if isinstance(node, ast.ImportFrom) and node.module and node.module.split(".")[0] == package:
+            inside = node.module.removeprefix(package).removeprefix(".")
+            names = [f"{inside}.{alias.name}".removeprefix(".") for alias in node.names]
+            found.update(name if name in known else inside for name in names)
+        elif isinstance(node, ast.Import):
+            found.update(alias.name.removeprefix(f"{package}.") for alias in node.names)
+    return found & known.keys()
 
 
-def modules() -> dict[str, pathlib.Path]:
-    """Every module of the package by name."""
-    return {path.stem: path for path in sorted((ROOT / "mder_jax").glob("*.py")) if path.stem != "__init__"}
+def imports_of_top(name: str) -> set[str]:
+    """The modules and packages at the top that a module or package at the top imports from."""
+    used = set().union(*(imports(path) for other, path in modules().items() if other.split(".")[0] == name))
+    return {other.split(".")[0] for other in used} - {name}
 
 
 def arrows() -> dict[str, list[str]]:
@@ -46,7 +68,7 @@ def arrows() -> dict[str, list[str]]:
 
     A module that is reached through another one is left out: `niw` builds on `linalg` through `student_t`.
     """
-    direct = {name: imports(path) for name, path in modules().items()}
+    direct = {name: imports_of_top(name) for name in modules() if "." not in name}
 
     def through_private(name: str) -> set[str]:
         return {
@@ -74,7 +96,7 @@ def purpose(path: pathlib.Path) -> str:
 
 
 def draw() -> None:
-    """Writes the picture; the arrows it shows stand in its metadata, where a test finds them."""
+    """Write the figure; the arrows it shows are in its metadata, where a test finds them."""
     import matplotlib.pyplot as plt
     from matplotlib.patches import FancyBboxPatch, Patch
 

@@ -2,7 +2,7 @@ import jax
 import pytest
 from hypothesis import HealthCheck, settings
 
-from mder_jax import _devices
+from mder_jax.ensemble import clear_programs
 
 # Strict on purpose: double precision is there, nothing is promoted or broadcast that the code does not spell out.
 jax.config.update("jax_enable_x64", True)
@@ -25,4 +25,4 @@ def forget_programs():
     """Compiled programs of a file are dropped when it is done: a process that maps tens of thousands of them dies."""
     yield
     jax.clear_caches()
-    _devices._programs.clear()
+    clear_programs()

@@ -129,7 +129,7 @@ train.fit | | | concrete picky any
 ensemble.fit_ensemble | | | concrete picky any
 ensemble.predict | rows:four reduce:none devices:none | MN2 | concrete slow picky
 Ensemble.keep | members:indices | | concrete slow any
-use_all_cores,use_compilation_cache | | | concrete picky any
+devices.use_all_cores,use_compilation_cache | | | concrete picky any
 MDERRegressor.fit | | | 0.1 concrete slow picky any
 MDERRegressor.predict,predict_uncertainty,predict_dist,sample_y,score,log_prob | | | concrete slow
 MDERRegressor.predict_interval,predict_quantiles | | | concrete slow any
@@ -257,7 +257,7 @@ KINDS = {
     "X": TABLE, "Y": TABLE, "MDERRegressor.y": TABLE, "MDERRegressor.self": lambda rng, axes: copy.copy(fitted()),
     "return_std": FLAG, "return_cov": one_of(False), "quantiles": one_of((0.1, 0.9), [0.5]), "n_samples": TWO,
     "random_state": one_of(0), "sample_weight": numbers("+N"), "extra": one_of({"a": [1]}), "checkpoint": NONE,
-    "target_names": NONE,
+    "target_names": NONE, "on_interrupt": one_of("return", "raise"),
     "kind": one_of("calibration", "pit", "predicted_observed", "sparsification", "ellipses"), "directory": NONE,
     "Region.self": built(Region, numbers("Nn"), triangular("Nnn"), numbers("+N")), "path": one_of("model.mder"),
     "document": one_of({"r": [1.0, None, "a"]}), "arrays": built(lambda a: {"a": a, "b": np.ones(2)}, TABLE),
@@ -411,9 +411,15 @@ def open_model_file(content):
 # ---- The cases, and what comes of them.
 
 # Errors and warnings that are documented of some functions, besides ValueError and TypeError with an own message.
-ERRORS = {"Mixture.member": IndexError, "datasets.real": mder.datasets.MissingTableError, "use_all_cores": RuntimeError}
+ERRORS = {"Mixture.member": IndexError, "datasets.real": mder.datasets.MissingTableError, "devices": RuntimeError}
 ERRORS |= {"persistence": OSError, "MDERRegressor": OSError}
-WARNINGS = ("conformal coverage", "R.2 score is not well-defined")
+WARNINGS = ("conformal coverage", "R.2 score is not well-defined", "target .* in every row; leave it out of the fit")
+WARNINGS += (
+    ".* do(es)? not determine the scale",
+    "the scale of the covariance stays as it is",
+    "target .* not observed",
+)
+WARNINGS += (".* rows have no finite prediction", ".* are rows of the fit")
 # Arguments that are always given, since the shape of the result depends on them.
 SHAPING = ("shape", "points", "levels", "n", "nu_max")
 SECONDS = 120

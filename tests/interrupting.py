@@ -73,7 +73,7 @@ def perform(arguments, moment):
 
 def in_processes(folder):
     """Each command in a process that is forked from this one, which has imported all that takes time."""
-    for module in ("mder_jax._commands", "mder_jax.estimator", "orbax.checkpoint"):
+    for module in ("mder_jax.cli._train", "mder_jax.cli._predict", "mder_jax.estimator", "orbax.checkpoint"):
         importlib.import_module(module)
     for line in sys.stdin:
         child = os.fork()

@@ -6,7 +6,8 @@ import warnings
 import numpy as np
 import pytest
 
-from mder_jax import MDERRegressor, _trained_rows
+from mder_jax import MDERRegressor
+from mder_jax.estimator import trained_rows
 
 SMALL = {"hidden_layer_sizes": (8,), "members": 3, "max_iter": 15, "random_state": 0}
 
@@ -104,7 +105,7 @@ def discrete(rng, rows, levels=(3, 3)):
 
 
 def share(training, others):
-    return _trained_rows.found_among(_trained_rows.remember(*training), *others)[1]
+    return trained_rows.found_among(trained_rows.remember(*training), *others)[1]
 
 
 @pytest.mark.parametrize("rows, others", [(200, 200), (30, 1000), (50, 500), (1000, 20), (1000, 200)])
@@ -114,7 +115,7 @@ def test_rows_equal_by_chance_are_not_taken_for_rows_of_the_fit(rows, others, le
     alarms = 0
     for seed in range(40):
         rng = np.random.default_rng(seed)
-        alarms += share(discrete(rng, rows, levels), discrete(rng, others, levels)) > _trained_rows.NOTICED
+        alarms += share(discrete(rng, rows, levels), discrete(rng, others, levels)) > trained_rows.NOTICED
     assert alarms == 0
 
 
@@ -137,31 +138,31 @@ def test_rows_of_the_fit_are_known_in_another_precision_with_few_digits_and_amon
 
 
 def test_large_fits_are_remembered_by_some_of_their_rows(monkeypatch):
-    monkeypatch.setattr(_trained_rows, "MOST", 1000)
+    monkeypatch.setattr(trained_rows, "MOST", 1000)
     X, Y = table(20_000)
-    trained = _trained_rows.remember(X, Y)
+    trained = trained_rows.remember(X, Y)
     assert len(trained.hashes) == 1000 and trained.rows == 20_000 and not trained.whole
-    found, part = _trained_rows.found_among(trained, X[:5000], Y[:5000])
+    found, part = trained_rows.found_among(trained, X[:5000], Y[:5000])
     assert 150 < found < 350 and part > 0.9
-    assert _trained_rows.found_among(trained, *table(5000, seed=1)) == (0, 0.0)
+    assert trained_rows.found_among(trained, *table(5000, seed=1)) == (0, 0.0)
     common = X.copy(), Y.copy()
     common[0][:8000], common[1][:8000] = 1.0, 1.0  # one row that is 40 % of all
     more = table(1000, seed=2)
     more[0][:450], more[1][:450] = 1.0, 1.0
-    assert share(common, more) < _trained_rows.REFUSED
+    assert share(common, more) < trained_rows.REFUSED
     for number in range(3):  # going on with other rows, all are known
-        trained = _trained_rows.remember(*table(5000, seed=3 + number), trained)
+        trained = trained_rows.remember(*table(5000, seed=3 + number), trained)
     assert trained.rows == 35_000
     for number in range(3):
-        assert _trained_rows.found_among(trained, *table(5000, seed=3 + number))[1] > 0.9
+        assert trained_rows.found_among(trained, *table(5000, seed=3 + number))[1] > 0.9
 
 
 def test_hashes_tell_rows_apart_and_not_zeros_or_gaps():
     rows = np.array([[0.0, 1.0], [-0.0, 1.0], [1.0, 0.0], [np.nan, 1.0], [-np.nan, 1.0]])
-    hashes = _trained_rows._hashes(rows, np.zeros(2), np.ones(2))
+    hashes = trained_rows._hashes(rows, np.zeros(2), np.ones(2))
     assert hashes[0] == hashes[1] != hashes[2] and hashes[3] == hashes[4] != hashes[0]
     many = np.random.default_rng(0).integers(0, 1000, size=(50_000, 3)).astype(float)
-    assert len(np.unique(_trained_rows._hashes(many, np.zeros(3), np.ones(3)))) == len(np.unique(many, axis=0))
+    assert len(np.unique(trained_rows._hashes(many, np.zeros(3), np.ones(3)))) == len(np.unique(many, axis=0))
 
 
 def test_the_check_with_missing_targets_counts_what_is_there(model):

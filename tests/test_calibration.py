@@ -9,7 +9,6 @@ import scipy.stats
 from cases import factors, long
 
 import mder_jax as mder
-from mder_jax._scale_search import PRIOR_SD
 from mder_jax.calibration import (
     Scale,
     conformal_radius,
@@ -18,6 +17,7 @@ from mder_jax.calibration import (
     radius_of,
     rescale,
 )
+from mder_jax.calibration._scale_search import PRIOR_SD
 from mder_jax.mixture import Mixture
 
 

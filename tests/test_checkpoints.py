@@ -50,7 +50,7 @@ def interrupted_at(epoch):
 
 
 def interrupt(directory, epoch=5, **changes):
-    with pytest.warns(RuntimeWarning, match="and the same call goes on from there"):
+    with pytest.warns(RuntimeWarning, match="and the same call resumes from there"):
         return fit(directory, **interrupted_at(epoch), **changes)
 
 
@@ -217,7 +217,7 @@ def test_a_stop_or_an_error_of_the_callback_is_saved(tmp_path):
 
 def test_a_directory_that_is_a_file_is_refused_at_once(tmp_path, monkeypatch):
     (tmp_path / "file").write_text("")
-    monkeypatch.setattr("mder_jax._devices.Layout.compile", lambda *_: pytest.fail("it went on to compile"))
+    monkeypatch.setattr("mder_jax.ensemble._layout.Layout.compile", lambda *_: pytest.fail("it went on to compile"))
     with pytest.raises(FileExistsError):
         fit(tmp_path / "file")
 
@@ -265,14 +265,16 @@ def test_a_full_disk_does_not_end_training(tmp_path, monkeypatch):
         raise OSError(28, "No space left on device")
 
     monkeypatch.setattr(ocp.CheckpointManager, "save", full)
-    with pytest.warns(RuntimeWarning, match="could not be written to .*No space left on device.*; training goes on"):
+    with pytest.warns(RuntimeWarning, match="could not be written to .*No space left on device.*; training continues"):
         result = fit(tmp_path, checkpoint_every=4)
     np.testing.assert_array_equal(result.params, fit().params)
 
 
 def test_a_disk_without_room_for_a_checkpoint_is_not_tried(tmp_path, monkeypatch):
     monkeypatch.setattr(shutil, "disk_usage", lambda _: types.SimpleNamespace(free=10))
-    with pytest.warns(RuntimeWarning, match=r"it may need [\d,]+ bytes, and the disk has 10 left\); training goes on"):
+    with pytest.warns(
+        RuntimeWarning, match=r"it may need [\d,]+ bytes, and the disk has 10 left\); training continues"
+    ):
         fit(tmp_path, checkpoint_every=4)
     assert not [path for path in tmp_path.iterdir() if path.name != ".lock"]
 

@@ -11,8 +11,9 @@ import scipy.stats
 from cases import long
 
 import mder_jax as mder
-from mder_jax import MDERRegressor, _calibrated, calibration
+from mder_jax import MDERRegressor, calibration
 from mder_jax.calibration import conformal_radius, rows_needed
+from mder_jax.estimator import _calibration
 
 CALIBRATIONS, ROWS, NEW = 500, 29, 20
 
@@ -66,7 +67,7 @@ def test_coverage_is_never_below_nominal(draw):
     """Over 500 calibrations, by the functions that `calibrate`, `predict_interval` and `contains` are made of."""
     model = trained(draw)
     X, Y = draw(np.random.default_rng(1), CALIBRATIONS * (ROWS + NEW))
-    joint, single = map(in_calibrations, _calibrated.row_scores(model.predictor_, X, Y))
+    joint, single = map(in_calibrations, _calibration.row_scores(model.predictor_, X, Y))
     new_X, new_Y = (in_calibrations(values)[1].reshape(-1, values.shape[1]) for values in (X, Y))
     for coverage in (0.5, 0.8, 0.9):
         radius = np.stack([calibration.radius_from(scores, coverage) for scores in single[0]])
@@ -99,10 +100,10 @@ def test_the_rows_on_the_edge_are_inside_also_after_save_and_load(calibrations, 
 
 def test_scores_of_an_older_file_are_rounded_up_when_it_is_read():
     model = trained(categories).calibrate(*categories(np.random.default_rng(3), 40))
-    document, arrays = _calibrated.to_document(model.calibration_)
+    document, arrays = _calibration.to_document(model.calibration_)
     old = {name: scores.astype(np.float32) for name, scores in arrays.items()}
     older = [{key: value for key, value in check.items() if "region_" not in key} for check in document["checks"]]
-    read = _calibrated.from_document({"fit": document["fit"], "checks": older}, old, 2)
+    read = _calibration.from_document({"fit": document["fit"], "checks": older}, old, 2)
     assert (read.joint_scores > arrays["joint_scores"]).all() and read.checks[0].region_rows == 40
     np.testing.assert_allclose(read.target_scores, arrays["target_scores"], rtol=2e-5)
 

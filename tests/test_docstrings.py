@@ -10,7 +10,8 @@ import pytest
 import mder_jax
 
 FOLDER = pathlib.Path(mder_jax.__file__).parent
-MODULES = sorted(path.stem for path in FOLDER.glob("[a-z]*.py"))
+FILES = [*FOLDER.glob("[a-z]*.py"), *FOLDER.glob("[a-z]*/__init__.py")]
+MODULES = sorted(path.stem if path.stem != "__init__" else path.parent.name for path in FILES)
 TRIVIAL = {"n", "size", "batch_shape"}  # properties that the example of their class shows
 PARTS = (property, classmethod, staticmethod)
 

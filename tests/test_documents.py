@@ -100,7 +100,8 @@ def test_a_page_shows_the_saved_benchmark(page):
 
 
 def test_new_results_are_copied_and_shown(tmp_path):
-    from experiments import _store, publish
+    from experiments import publish
+    from experiments.harness import storage
 
     root, run = tmp_path / "root", tmp_path / "run"
     for folder in (root / "docs", root / publish.HOME, run):
@@ -118,7 +119,7 @@ def test_new_results_are_copied_and_shown(tmp_path):
     assert (root / "README.md").read_text() == README and "123.46 ± 0.00" in (root / "docs/benchmark.md").read_text()
     for small in ({**saved, "full": False}, {**saved, "results": {**saved["results"], "missing": {"rf1": "not here"}}}):
         (run / "benchmark.json").write_text(json.dumps(small))
-        with pytest.raises(_store.ResultsError, match="nothing was changed"):
+        with pytest.raises(storage.ResultsError, match="nothing was changed"):
             publish.publish(run, root)
 
 

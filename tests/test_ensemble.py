@@ -11,7 +11,8 @@ import optax
 import pytest
 
 import mder_jax as mder
-from mder_jax import _devices, ensemble
+from mder_jax import ensemble
+from mder_jax.ensemble import _layout
 
 KEY = jax.random.key(1)
 RNG = np.random.default_rng(0)
@@ -111,14 +112,14 @@ def test_own_learning_rate_coupling_and_loss_in_one_program():
     def loss(scale):
         return lambda output, y: scale * mder.mder_nll(output, y, missing=False)
 
-    before = len(_devices._programs)
+    before = len(_layout._programs)
     result = fit_ensemble(
         members=None,
         network=mder.PerMember(couplings, network),
         loss=mder.PerMember(scales, loss),
         optimizer=mder.PerMember(rates, optax.adam),
     )
-    assert len(_devices._programs) == before + 2  # one to begin, one to train
+    assert len(_layout._programs) == before + 2  # one to begin, one to train
     outputs = mder.predict(result, X)
     np.testing.assert_allclose(outputs.nu / outputs.kappa, np.broadcast_to(couplings[:, None], (3, 27)), rtol=1e-6)
     own = {"network": network(couplings[2]), "loss": loss(scales[2]), "optimizer": optax.adam(rates[2])}
@@ -151,7 +152,7 @@ def test_devices_change_no_member(members):
 
 def test_groups_change_no_member(monkeypatch):
     whole = fit_ensemble(members=7)
-    monkeypatch.setattr(_devices, "GROUP", 2)
+    monkeypatch.setattr(_layout, "GROUP", 2)
     groups = fit_ensemble(members=7)
     assert_same(whole.params, groups.params, exact=False, rtol=1e-4, atol=1e-6)
     assert_same(mder.predict(whole, X), mder.predict(groups, X), exact=False)
@@ -165,19 +166,19 @@ def test_no_collective_in_the_step():
 
 
 def started(**changes):
-    from mder_jax._job import make_job
-    from mder_jax.train import Settings
+    from mder_jax.ensemble._training import Run
+    from mder_jax.ensemble.members import Members, make_job
+    from mder_jax.train.problem import Data, Settings
 
-    arguments = {"network": NETWORK, "loss": squared, "optimizer": optax.adam(1e-2), "X": X, "Y": Y}
-    arguments |= {"weights": None, "validation X": None, "validation Y": None, **changes}
-    run = ensemble.Run(make_job(arguments, Settings(6, 10), KEY, 5), None)
+    parts = Members(NETWORK, squared, optax.adam(1e-2), Data(X, Y))
+    run = Run(make_job(parts._replace(**changes), Settings(6, 10), KEY, 5), None)
     run.start()
     return run
 
 
 def test_same_key_same_bits_and_nothing_is_compiled_twice():
     first = fit_ensemble()
-    programs = len(_devices._programs)
+    programs = len(_layout._programs)
     compilations = []
     jax.monitoring.register_event_duration_secs_listener(
         lambda event, *_, **__: compilations.append(event) if "backend_compile" in event else None
@@ -191,7 +192,7 @@ def test_same_key_same_bits_and_nothing_is_compiled_twice():
         called = fit_ensemble(callback=lambda progress: None)
     finally:
         jax.monitoring.clear_event_listeners()
-    assert len(_devices._programs) == programs and len(compilations) == 0
+    assert len(_layout._programs) == programs and len(compilations) == 0
     for other in (again, watched, called):
         assert_same(first.params, other.params)
         assert_same(first.history, other.history)
@@ -238,8 +239,12 @@ def test_ctrl_c_returns_what_is_there():
 
     with pytest.warns(RuntimeWarning, match="returned as they are after 3 of 6 epochs"):
         result = fit_ensemble(callback=interrupt, callback_every=1)
-    assert result.epochs == 3
+    assert result.epochs == 3 and result.interrupted
     assert_same(result.params, fit_ensemble(epochs=3).params)
+    with pytest.raises(KeyboardInterrupt):
+        fit_ensemble(callback=interrupt, callback_every=1, on_interrupt="raise")
+    with pytest.raises(ValueError, match="on_interrupt must be 'return' or 'raise'; got 'stop'"):
+        fit_ensemble(on_interrupt="stop")
 
 
 def test_ctrl_c_in_one_call_is_an_interrupt(monkeypatch):
@@ -291,7 +296,7 @@ def test_a_real_ctrl_c_while_the_program_runs():
             result = fit_ensemble(loss=loss, epochs=400, callback=lambda progress: None, callback_every=400)
     finally:
         signal.signal(signal.SIGINT, handler)
-    assert 1 <= result.epochs < 400
+    assert result.interrupted and 1 <= result.epochs < 400
     assert np.isfinite(result.history.train[:, : result.epochs]).all()
 
 
@@ -319,7 +324,7 @@ def test_all_members_diverging_ends_the_run_and_says_why():
     def complete_only(output, y):
         return jnp.sum((output - y) ** 2, axis=-1)
 
-    with pytest.warns(RuntimeWarning, match=r"5 of 5 members .*Y holds NaN: does the loss take missing targets\?"):
+    with pytest.warns(RuntimeWarning, match=r"5 of 5 members .*Y holds NaN: does the loss accept missing targets\?"):
         result = fit_ensemble(Y=gaps, loss=complete_only, callback=lambda progress: None)
     assert result.epochs < 6
     assert np.all(fit_ensemble(Y=gaps).diverged_at < 0)
@@ -342,10 +347,10 @@ def test_prediction_in_blocks():
     assert whole.shape == (5, 103, 2)
     direct = jax.vmap(NETWORK.apply, (0, None))(result.params, grid)
     assert_same(whole, direct, exact=False, rtol=1e-5, atol=1e-6)
-    programs = len(_devices._programs)
+    programs = len(_layout._programs)
     for rows in (16, 16):
         assert_same(mder.predict(result, grid, rows=rows), whole, exact=False, rtol=1e-5, atol=1e-6)
-    assert len(_devices._programs) == programs + 1
+    assert len(_layout._programs) == programs + 1
     means = mder.predict(result, grid, rows=16, reduce=lambda outputs: {"mean": outputs.mean(0)})["mean"]
     assert means.shape == (103, 2)
     np.testing.assert_allclose(means, whole.mean(0), rtol=1e-5, atol=1e-6)
@@ -371,14 +376,14 @@ def test_bad_rows_to_predict_are_named(value, message):
 @pytest.mark.parametrize(
     ("changes", "message"),
     [
-        ({"members": 0}, "members must be a whole number, 1 or more; got 0"),
-        ({"members": 2.5}, "members must be a whole number, 1 or more; got 2.5"),
+        ({"members": 0}, "members must be an integer, 1 or more; got 0"),
+        ({"members": 2.5}, "members must be an integer, 1 or more; got 2.5"),
         ({"members": None}, "say how many networks to train: members=10"),
         ({"optimizer": mder.PerMember(np.ones(3), optax.adam)}, "'members': 5, 'optimizer': 3"),
         ({"optimizer": mder.PerMember(1e-3, optax.adam)}, "members as first axis; optimizer has shapes"),
         ({"X": mder.PerMember(np.stack([X] * 4 + [np.where(X > 1, np.inf, X)]))}, "member 4: X must be finite"),
-        ({"callback": print, "callback_every": 0}, "callback_every must be a whole number, 1 or more"),
-        ({"members": 2**70}, "members must be a whole number"),
+        ({"callback": print, "callback_every": 0}, "callback_every must be an integer, 1 or more"),
+        ({"members": 2**70}, "members must be an integer"),
         ({"devices": []}, "devices is empty; None means all of them"),
         ({"devices": "cpu"}, "devices must be a list such as jax.devices().*got 'cpu'"),
         ({"callback": 3}, "callback must be a function of a Progress, or None; got 3"),
@@ -388,7 +393,7 @@ def test_bad_rows_to_predict_are_named(value, message):
     ],
 )
 def test_bad_arguments_are_named(changes, message, monkeypatch):
-    monkeypatch.setattr(_devices.Layout, "compile", lambda *_: pytest.fail("it went on to compile"))
+    monkeypatch.setattr(_layout.Layout, "compile", lambda *_: pytest.fail("it went on to compile"))
     with pytest.raises((ValueError, TypeError), match=message):
         fit_ensemble(**changes)
 
@@ -408,3 +413,14 @@ def test_keep_refuses_nothing():
     with pytest.raises(TypeError, match="reduce must be a function of the stacked outputs, or None; got 3"):
         mder.predict(result, X, reduce=3)
     assert len(result.keep(2)) == 1
+
+
+def test_data_that_all_members_share_are_checked_once(monkeypatch):
+    from mder_jax.train import problem
+
+    looked_at = []
+    check_finite = problem.check_finite
+    monkeypatch.setattr(problem, "check_finite", lambda name, x: (looked_at.append(name), check_finite(name, x)))
+    own = mder.PerMember(np.stack([X[:7]] * 5)), mder.PerMember(np.stack([Y[:7]] * 5))
+    fit_ensemble(epochs=1, validation=own)
+    assert looked_at.count("X") == 1 and looked_at.count("validation X") == 5

@@ -22,7 +22,9 @@ from sklearn.preprocessing import StandardScaler
 
 import mder_jax as mder
 from mder_jax import MDERRegressor, Mixture, StudentT
-from mder_jax._predictor import Region, standardizer_of
+from mder_jax.ensemble.forward import Forward
+from mder_jax.estimator._standardizer import standardizer_of
+from mder_jax.estimator.results import Region
 
 SMALL = {"hidden_layer_sizes": (16,), "members": 3, "max_iter": 40, "learning_rate_init": 0.02, "random_state": 0}
 
@@ -45,6 +47,33 @@ def data():
 @pytest.fixture(scope="module")
 def model(data):
     return MDERRegressor(**SMALL).fit(*data)
+
+
+@pytest.mark.parametrize("calibrated", [False, True])
+def test_everything_is_predicted_from_one_run_of_the_networks(data, model, monkeypatch, calibrated):
+    rows = []
+    X = table(1500, seed=1)[0]
+    model = copy.copy(model)
+    if calibrated:
+        model.calibrate(*table(60, seed=2))
+    expected = model.predict_uncertainty(X), model.predict_interval(X, 0.8), model.predict_interval(X, 0.8, joint=True)
+    call = Forward.__call__
+    monkeypatch.setattr(Forward, "__call__", lambda self, X, *rest: rows.append(len(X)) or call(self, X, *rest))
+    prediction = model.predict_all(X)
+    found = prediction.uncertainty(), prediction.interval(0.8), prediction.interval(0.8, joint=True)
+    mean = prediction.distribution().mean()
+    assert rows == [1500]
+    jax.tree.map(lambda a, b: np.testing.assert_allclose(a, b, rtol=1e-5, atol=1e-5), found, expected)
+    np.testing.assert_allclose(mean, model.predict_dist(X).mean(), rtol=1e-5, atol=1e-5)
+
+
+def test_predictions_of_a_data_frame(data):
+    frame = pd.DataFrame(data[0], columns=["a", "b", "c"])
+    model = MDERRegressor(**SMALL | {"max_iter": 1}).fit(frame, data[1][:, 0])
+    prediction = model.predict_all(frame)
+    np.testing.assert_allclose(prediction.uncertainty().mean, model.predict(frame), rtol=1e-5, atol=1e-6)
+    with pytest.raises(ValueError, match="feature names"):
+        model.predict_all(frame[["b", "a", "c"]])
 
 
 def test_it_learns_and_answers_in_original_units(model):
@@ -173,11 +202,11 @@ def test_text_columns_are_named():
 @pytest.mark.parametrize(
     ("change", "message"),
     [
-        ({"members": 0}, "members must be a whole number, 1 or more; got 0"),
+        ({"members": 0}, "members must be an integer, 1 or more; got 0"),
         ({"members": 2.5}, "members must be"),
         ({"r": -1.0}, "r must be a number above 0; got -1.0"),
         ({"activation": "cube"}, "activation must be one of relu, tanh, gelu, silu; got 'cube'"),
-        ({"hidden_layer_sizes": (8, 0)}, "hidden_layer_sizes must be whole numbers above 0"),
+        ({"hidden_layer_sizes": (8, 0)}, "hidden_layer_sizes must be integers above 0"),
         ({"batch_size": "all"}, "batch_size must be 'auto' or"),
         ({"validation_fraction": 1.0}, "validation_fraction must be a share"),
         ({"nu_max": 1.0}, "nu_max"),
@@ -316,7 +345,8 @@ def test_conformal_coverage_that_the_rows_cannot_give_says_so(data):
 @pytest.mark.slow
 def test_separate_factors_take_rows_of_their_own(data):
     model = MDERRegressor(**SMALL | {"max_iter": 10}).fit(*data)
-    model.calibrate(*table(seed=6), separate=True, method="posterior")
+    with pytest.warns(UserWarning, match="150 rows do not determine the scale of their disagreement .* separate=False"):
+        model.calibrate(*table(seed=6), separate=True, method="posterior")  # hardly trained, they hardly disagree
     assert model.calibration_.fit.separate and len(model.calibration_.joint_scores) == 150
 
 

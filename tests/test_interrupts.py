@@ -55,10 +55,10 @@ def names(folder):
 
 GOES_ON = "mder: interrupted; the same command goes on from m.mder.checkpoint\n"
 MOMENTS_OF_TRAINING = [
-    (["mder_jax._tables:open_table", 0, 1], "mder: interrupted\n"),
-    (["mder_jax._devices:Layout.compile", 0, "garbage"], GOES_ON),
+    (["mder_jax.cli._tables:open_table", 0, 1], "mder: interrupted\n"),
+    (["mder_jax.ensemble._layout:Layout.compile", 0, "garbage"], GOES_ON),
     ([MANAGER + "__init__", 0, 50], GOES_ON),
-    (["mder_jax._run:Run.advance", 1, 5], GOES_ON),
+    (["mder_jax.ensemble._training:Run.advance", 1, 5], GOES_ON),
     ([MANAGER + "save", 0, 100], GOES_ON),
     ([MANAGER + "restore", 1, 20], GOES_ON),
     ([MANAGER + "close", 0, 1], GOES_ON),
@@ -83,7 +83,9 @@ def test_training_goes_on_after_ctrl_c_at_any_moment(run, folder):
     outputs = names(folder)
     stopped = [130, "", "mder: interrupted\n"]
     assert run(["predict", "m.mder", "t.csv", "-o", "o.csv"], ["os:fsync", 0, 1]) == stopped
-    assert run(["predict", "m.mder", "t.csv", "-o", "o.parquet"], ["mder_jax._tables:write_table", 0, 99]) == stopped
+    assert (
+        run(["predict", "m.mder", "t.csv", "-o", "o.parquet"], ["mder_jax.cli._tables:write_table", 0, 99]) == stopped
+    )
     evaluate = ["evaluate", "m.mder", "t.csv", "--report", "o.html"]
     code, said, error = run(evaluate, ["mder_jax.metrics:report", 0, 1000])  # it warns of trained rows first
     assert (code, said) == (130, "") and error.endswith("\nmder: interrupted\n") and error.count("\n") == 2
@@ -214,10 +216,12 @@ def test_ctrl_c_while_a_checkpoint_is_written(while_saving, tmp_path):
     def fit(directory):
         return mder.fit_ensemble(jax.random.key(0), line, squared, x, x[:, 0], checkpoint=directory, **options)
 
-    with pytest.warns(RuntimeWarning, match="interrupted: .* after 2 of 6 epochs, and the same call goes on"):
+    with pytest.warns(RuntimeWarning, match="interrupted: .* after 2 of 6 epochs, and the same call resumes"):
         assert fit(tmp_path / "a").epochs == 2
     assert (tmp_path / "a" / "2").is_dir()
-    np.testing.assert_array_equal(fit(tmp_path / "a").params, fit(tmp_path / "b").params)
+    resumed = fit(tmp_path / "a")
+    assert not resumed.interrupted
+    np.testing.assert_array_equal(resumed.params, fit(tmp_path / "b").params)
 
 
 def squared(output, y):

@@ -13,13 +13,14 @@ import uncertainty_toolbox
 from cases import factors, long
 
 import mder_jax as mder
-from mder_jax import _scores, metrics
+from mder_jax import metrics
+from mder_jax.metrics import scores
 from mder_jax.mixture import Mixture
 
 NAN = np.nan
 KEY = jax.random.key(7)
 SAMPLE = jax.jit(Mixture.sample, static_argnums=2)
-ENERGY, VARIOGRAM = jax.jit(_scores.energy_of_draws), jax.jit(_scores.variogram_of_draws, static_argnums=2)
+ENERGY, VARIOGRAM = jax.jit(scores.energy_of_draws), jax.jit(scores.variogram_of_draws, static_argnums=2)
 ROW_SCORES = ("nll", "crps", "energy_score", "variogram_score", "joint_pit", "pit")
 
 
@@ -374,8 +375,8 @@ def test_a_broken_prediction_is_not_passed_over():
 def test_blocks_change_nothing(monkeypatch):
     mixture, y = Mixture(members(rows=50)), jnp.asarray(observations(50))
     expected = metrics.nll(y, mixture, reduce=False)
-    monkeypatch.setattr(_scores, "_BLOCK", 16)
-    found = _scores.in_blocks.__wrapped__(_scores.negative_log_likelihood, y, mixture, KEY)
+    monkeypatch.setattr(scores, "_BLOCK", 16)
+    found = scores.in_blocks.__wrapped__(scores.negative_log_likelihood, y, mixture, KEY)
     np.testing.assert_allclose(found, expected, rtol=1e-12)
 
 

@@ -184,7 +184,7 @@ def test_state_besides_parameters_is_refused():
     ("arguments", "message"),
     [
         ({"widths": (0,), "outputs": 2}, "above 0; got"),
-        ({"widths": (3.5,), "outputs": 2}, "whole numbers"),
+        ({"widths": (3.5,), "outputs": 2}, "integers"),
         ({"widths": (3,), "outputs": 2, "activation": "sin"}, "relu, tanh, gelu, silu; got 'sin'"),
         ({"widths": (3,), "outputs": 2, "dropout": 1.0}, "below 1; got 1.0"),
     ],

@@ -12,7 +12,8 @@ from cases import factors
 from pages import Page, browser_messages, needs_browser
 
 import mder_jax as mder
-from mder_jax import _page, metrics
+from mder_jax import metrics
+from mder_jax.cli import _report_page
 
 SCRIPT = "<script>alert('x')</script>"
 
@@ -39,7 +40,7 @@ def page_of(y, prediction, names, uncertainty, **options):
     options = {"title": "Evaluation", "facts": {"model": "a.mder"}} | options
     ends = {"lower": uncertainty.mean - half, "upper": uncertainty.mean + half}
     report = options.pop("report", None) or metrics.report(y, prediction, options.pop("coverage", 0.9), names)
-    return _page.evaluation_page(y, prediction, report, uncertainty=uncertainty, **ends, **options)
+    return _report_page.evaluation_page(y, prediction, report, uncertainty=uncertainty, **ends, **options)
 
 
 NAMES = ["price (EUR)", SCRIPT, "$x & _y 价格"]
@@ -115,7 +116,7 @@ def test_least_known_rows_come_in_order_with_their_values(text, case):
 
 def test_one_target_has_no_pairs():
     y, mixture, _ = prediction_of(N, 1)
-    assert _page._ellipses_section(y, mixture, ["a"], 0.9) == ""
+    assert _report_page._ellipses_section(y, mixture, ["a"], 0.9) == ""
 
 
 @pytest.mark.slow
@@ -133,13 +134,13 @@ def test_pictures_of_many_rows_are_of_an_even_part_and_scores_of_all(case, monke
     y, mixture, _ = case
     y = y.copy()
     y[10] = np.nan  # drawn rows have something to show
-    monkeypatch.setattr(_page, "DRAWN_ROWS", 20)
-    some, part = _page._drawn(y, mixture)
+    monkeypatch.setattr(_report_page, "DRAWN_ROWS", 20)
+    some, part = _report_page._drawn(y, mixture)
     assert len(some) == 20 and part.batch_shape == (20,)
     rows = [int(np.flatnonzero(np.asarray(mixture.members.mu)[0, :, 0] == mu)[0]) for mu in part.members.mu[0, :, 0]]
     np.testing.assert_array_equal(some, y[rows])
     assert rows[0] == 0 and rows[-1] == N - 1 and set(np.diff(rows)) <= {2, 3, 4} and 10 not in rows
-    _, alone = _page._drawn(y, mixture.member(0))
+    _, alone = _report_page._drawn(y, mixture.member(0))
     np.testing.assert_array_equal(alone.loc, part.member(0).loc)
 
 
@@ -156,7 +157,7 @@ def test_pictures_of_many_rows_are_of_an_even_part_and_scores_of_all(case, monke
     ],
 )
 def test_numbers_have_the_digits_that_count(value, unit, shown):
-    assert _page._number(value, unit) == shown
+    assert _report_page._number(value, unit) == shown
 
 
 def test_wrong_arguments_are_named(case):

@@ -15,7 +15,8 @@ from matplotlib.figure import Figure
 from matplotlib.path import Path
 
 import mder_jax as mder
-from mder_jax import _drawing, plotting
+from mder_jax import plotting
+from mder_jax.plotting import _drawing
 
 N, n = 40, 3
 

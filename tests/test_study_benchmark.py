@@ -1,7 +1,11 @@
-"""The benchmark: splits, scores against independent ones, comparisons, and a small run that is stopped and goes on."""
+"""The benchmark: splits, scores against independent ones, comparisons, and a small run that is stopped and resumed."""
 
+import ast
+import copy
+import itertools
 import json
 import math
+import pathlib
 
 import jax
 import jax.numpy as jnp
@@ -12,22 +16,22 @@ from scipy import stats
 from sklearn.linear_model import Ridge, RidgeCV
 
 import mder_jax as mder
-from experiments import (
-    _bench_cells as cells,
-    _bench_compare as compare,
-    _bench_goals as goals,
-    _bench_methods as methods,
-    _bench_neural as neural,
-    _bench_others as others,
-    _bench_problems as problems,
-    _bench_report as report,
-    _bench_scores as scores,
-    _bench_tasks as tasks_of,
-    _store,
-    benchmark,
-)
+from experiments import benchmark
 from experiments.__main__ import main
-from mder_jax._job import take
+from experiments.benchmark import (
+    baselines as others,
+    cells,
+    comparisons as compare,
+    goals,
+    methods,
+    networks as neural,
+    problems,
+    scores,
+    splits as tasks_of,
+    statistics,
+    summary,
+)
+from experiments.harness import storage
 
 SMALL = ["--splits", "2", "--steps", "60", "--members", "2", "--small-members", "2", "--workers", "1", "--no-cache"]
 
@@ -95,15 +99,23 @@ def test_scores_are_those_of_the_metrics_for_a_mixture(small_tasks):
     key, rows = jax.random.key(0), small_tasks.Y_test.shape[1]
     raw = jax.random.normal(key, (2, 3, rows, mder.num_outputs(2)), jnp.float32)
     niw = mder.niw_link(raw, n=2)
-    found = scores.of_rows(scores.Forecast(scores.Members(niw)), small_tasks)
+    found = scores.of_rows(scores.Forecast(niw), small_tasks)
     for split in range(2):
-        mixture = mder.Mixture(take(niw, split))
+        mixture = mder.Mixture(neural.take(niw, split))
         y = jnp.asarray(small_tasks.Y_test[split])
         assert np.allclose(found["nll"][split], -mixture.log_prob(y), rtol=1e-5)
         assert np.allclose(found["covariance"][split], mixture.total(), rtol=1e-4)
         assert np.allclose(found["epistemic"][split], np.trace(mixture.epistemic(), axis1=-2, axis2=-1), rtol=1e-4)
     whole = scores.of_splits(found)
     assert whole["nll"] == pytest.approx(found["nll"].mean(1).tolist())
+
+
+def test_energy_scores_are_means_over_all_pairs_of_draws():
+    random = np.random.RandomState(0)
+    y, draws = random.normal(size=(4, 3)), random.normal(size=(7, 4, 3))
+    to_y = np.linalg.norm(draws - y, axis=-1).mean(0)
+    between = [np.linalg.norm(one - other, axis=-1) for one, other in itertools.permutations(draws, 2)]
+    assert np.allclose(scores.energy(jnp.asarray(y), jnp.asarray(draws)), to_y - 0.5 * np.mean(between, axis=0))
 
 
 def test_regions_that_were_calibrated_keep_their_radius(small_tasks):
@@ -128,7 +140,7 @@ def test_a_row_without_a_region_counts_as_outside_and_is_told(small_tasks):
     others = np.delete(found["log_volume"][0, :, 1], 1)
     assert after["log_volume_90%"] == pytest.approx([others.mean(), before["log_volume_90%"][1]])
     whole = told(ridge=scored("ridge", [1.0, 2.0], no_region=[1, 0]))
-    assert "ridge: 0 splits with a failure, 0 rows with a non-finite NLL, 1 without a joint region" in report.text(
+    assert "ridge: 0 splits with a failure, 0 rows with a non-finite NLL, 1 without a joint region" in summary.text(
         whole
     )
 
@@ -137,7 +149,7 @@ def test_targets_one_by_one_are_scored_as_a_product_of_t_distributions(small_tas
     rows = small_tasks.Y_test.shape[1]
     raw = jax.random.normal(jax.random.key(1), (2, rows, 8), jnp.float32)
     nig = mder.nig_link(raw, n=2)
-    found = scores.of_rows(scores.Forecast(scores.OneByOne(nig)), small_tasks)
+    found = scores.of_rows(scores.Forecast(nig), small_tasks)
     width = np.sqrt(np.asarray(nig.beta / nig.alpha * (1 + 1 / nig.kappa)))
     exact = -stats.t.logpdf(small_tasks.Y_test, 2 * np.asarray(nig.alpha), np.asarray(nig.mu), width).sum(-1)
     assert np.allclose(found["nll"], exact, rtol=1e-4)
@@ -150,21 +162,30 @@ def test_diagonal_link_leaves_out_what_is_below_the_diagonal():
     assert niw.nu[0] == pytest.approx(9 + 5 * math.tanh(0.5))
 
 
+def constant_nll(tasks):
+    """NLL of each split under the Gaussian of its training targets, which knows nothing of the inputs."""
+    each = zip(tasks.Y, tasks.Y_test, strict=True)
+    return [-stats.multivariate_normal(y.mean(0), np.cov(y.T)).logpdf(test).mean() for y, test in each]
+
+
 SHORT = ("niw", "nig", "ngboost", "process", "ridge", "trees")  # the others take long to compile
 
 
 @pytest.mark.parametrize("name", [name if name in SHORT else long(name) for name in methods.METHODS])
-def test_every_method_says_something_sensible_of_every_split(small_tasks, recipe, name):
+def test_every_method_says_something_sensible_of_every_split(name):
     if name == "ngboost":
         pytest.importorskip("ngboost")
+    X, Y = correlated_table(120)
+    tasks = tasks_of.make_tasks(10 + 3 * X, 5 * Y, tasks_of.seeded_splits(len(X), 2))
     method = methods.METHODS[name]
-    made = method.run(small_tasks, recipe)
-    assert [row.name for row in made] == list(method.rows)
-    for row in made:
-        found = scores.of_splits(scores.of_rows(row.forecast, small_tasks))
-        assert len(found["nll"]) == 2 and not sum(found["broken"]) and not any(row.failures)
-        assert np.all(np.array(found["nll"]) < 6) and np.all(np.array(found["rmse"]) < 1.5)
-        assert row.training > 0 and row.predicting > 0
+    made = method.run(tasks, neural.Recipe((16,), 100, 2, 0, (0.03,)))
+    assert [result.row for result in made] == list(method.rows)
+    constant = constant_nll(tasks)
+    for result in made:
+        found = scores.of_splits(scores.of_rows(result.forecast, tasks))
+        assert len(found["nll"]) == 2 and not sum(found["broken"]) and not any(result.failures)
+        assert np.all(np.array(found["nll"]) < constant) and np.all(np.array(found["rmse"]) < 0.9)
+        assert result.training > 0 and result.predicting > 0
 
 
 def test_constant_covariance_of_ridge_is_that_of_rows_left_out_one_by_one(small_tasks):
@@ -240,9 +261,9 @@ def test_a_split_that_fails_is_told_and_spoils_its_score(small_tasks, recipe):
     def fails(X, Y):
         raise np.linalg.LinAlgError("not positive definite")
 
-    (row,) = methods._others(fails, ("broken",), small_tasks, recipe)
-    found = scores.of_splits(scores.of_rows(row.forecast, small_tasks))
-    assert row.failures == ["LinAlgError: not positive definite"] * 2
+    (result,) = methods.Baseline(fit=fails, rows=(methods.Row("broken"),)).run(small_tasks, recipe)
+    found = scores.of_splits(scores.of_rows(result.forecast, small_tasks))
+    assert result.failures == ["LinAlgError: not positive definite"] * 2
     assert found["broken"] == [6, 6] and np.isnan(found["nll"]).all()
 
 
@@ -255,12 +276,12 @@ def test_calibration_finds_the_factor_that_was_taken_away():
         return mder.StudentT(jnp.inf, jnp.zeros((1, 2, rows, 2), jnp.float32), jnp.asarray(tril))
 
     forecast, failures = neural.calibrated(told(7), told(4000), Y)
-    assert np.allclose(forecast.predictive.members.scale_tril[0, :, :, 0, 0], 1, atol=0.03)
+    assert np.allclose(forecast.predictive.scale_tril[0, :, :, 0, 0], 1, atol=0.03)
     assert np.allclose(forecast.radii, np.sqrt(stats.chi2.ppf([0.5, 0.9], 2)), atol=0.05) and failures == [""]
     broken = jax.tree.map(lambda leaf: leaf * np.nan, told(4000))
     forecast, failures = neural.calibrated(told(7), broken, Y)
     assert np.isnan(forecast.radii).all() and "not calibrated: " in failures[0]
-    assert np.allclose(forecast.predictive.members.scale_tril[0, :, :, 0, 0], 0.5)
+    assert np.allclose(forecast.predictive.scale_tril[0, :, :, 0, 0], 0.5)
 
 
 def test_paired_differences_are_those_of_the_corrected_t_test():
@@ -360,7 +381,7 @@ def test_a_run_prints_saves_and_goes_on_where_it_stopped(run, tmp_path):
 
 def test_options_name_every_method_and_table():
     assert set(benchmark.METHODS) == set(methods.METHODS)
-    named = {problem.name.split(",")[0] for problem in problems.all_problems(benchmark.Config())}
+    named = {problem.table for problem in problems.all_problems((40,), 0)}
     assert named == set(benchmark.SETS) == set(mder.datasets.REAL_TABLES) | {"circle", "gap"}
 
 
@@ -374,6 +395,20 @@ def test_a_cell_that_is_damaged_or_of_other_settings_is_made_again(tmp_path):
     assert cells.load(path, cells.identity(benchmark.Config(rates=(0.01,)))) is None
     path.write_text(path.read_text()[:-5])
     assert cells.load(path, wanted) is None
+
+
+def test_saved_cells_are_of_all_code_that_they_run():
+    def imported(name):
+        code = ast.parse(pathlib.Path(benchmark.__file__).with_name(f"{name}.py").read_text())
+        named = [node for node in ast.walk(code) if isinstance(node, ast.ImportFrom)]
+        inside = {node.module.removeprefix("experiments.benchmark.") for node in named}
+        return inside | {alias.name for node in named if node.module == "experiments.benchmark" for alias in node.names}
+
+    files = {path.stem for path in pathlib.Path(benchmark.__file__).parent.glob("*.py")} - {"__init__"}
+    needed, before = {"cells"}, set()
+    while needed != before:
+        before, needed = needed, needed.union(*(imported(name) & files for name in needed))
+    assert needed == set(cells.MODULES)
 
 
 def test_tables_that_are_not_there_are_told_loudly(run, tmp_path):
@@ -393,7 +428,7 @@ def test_every_problem_runs_on_real_tables(tmp_path):
     every = ["--epochs", "1", "--parts", *benchmark.PARTS, "--growth", "1"]
     assert main(["benchmark", *SMALL, *every, "--out", str(tmp_path)]) == 0
     found = json.loads((tmp_path / "benchmark.json").read_text())["results"]["problems"]
-    assert set(found) == {problem.label for problem in problems.all_problems(benchmark.Config(epochs=(1,), growth=1))}
+    assert set(found) == {problem.label for problem in problems.all_problems((1,), growth=1)}
 
 
 def scored(method, nll, **more):
@@ -407,12 +442,8 @@ def told(**rows):
     """Results of part B on ansur2 with these rows."""
     recipe = {"widths": [8], "epochs": 3, "members": 5, "seed": 0, "rates": [0.01]}
     shape = {"training_rows": 1787, "test_rows": 199, "inputs": 1, "targets": 2, "recipe": recipe, "left_out": {}}
-    problem = {
-        "part": "B",
-        "name": "ansur2",
-        **shape,
-        "rows": {name.replace("_", " "): row for name, row in rows.items()},
-    }
+    what = {"part": "B", "name": "ansur2", "table": "ansur2", "epochs": None, "fraction": 1.0}
+    problem = {**what, **shape, "rows": {name.replace("_", " "): row for name, row in rows.items()}}
     return {"problems": {"B ansur2": problem}, "missing": {}, "splits": 4}
 
 
@@ -426,7 +457,7 @@ def test_goals_follow_from_the_numbers():
     calibrated["inside_90%"] = calibrated["inside_90%"] - 0.03
     assert [goal.verdict for goal in goals.rows(worse)] == ["does not hold"] * 3
     assert "holds" in benchmark.report(good) and "NIW ensemble" in benchmark.report(good)
-    mine = {**good, "problems": {"B mine": {**good["problems"]["B ansur2"], "name": "mine"}}}
+    mine = {**good, "problems": {"B mine": {**good["problems"]["B ansur2"], "name": "mine", "table": "mine"}}}
     assert "mine" in benchmark.report(mine) and benchmark.plot(mine)["joint"]  # a table with no published numbers
     first = goals.rows(mine)[0]
     assert first.verdict == "cannot be decided" and "not run: ExtraTrees, ExtraTrees, diagonal" in first.statistic
@@ -437,15 +468,15 @@ def test_a_file_that_is_another_table_ends_the_run_with_a_sentence(tmp_path, mon
     (tmp_path / "slump").mkdir()
     (tmp_path / "slump" / "data.csv").write_text("x,y\n1,2\n")
     monkeypatch.setenv("MDER_DATA", str(tmp_path))
-    with pytest.raises(_store.ResultsError, match=r"data\.csv is not the table slump: it has shape \(2,\)"):
-        problems._seeded("slump", 3)
+    with pytest.raises(storage.ResultsError, match=r"data\.csv is not the table slump: it has shape \(2,\)"):
+        problems.Problem(part="B", table="slump", make=problems._seeded).tasks(3)
 
 
 def test_the_table_marks_what_is_worse_or_better_than_the_ensemble():
     noise = np.array([0.0, 0.01, -0.01, 0.005])
     rows = {"NIW_ensemble": scored("niw", 1.7 + noise), "ridge": scored("ridge", 1.9 - noise)}
     rows |= {"ExtraTrees": scored("trees", 1.5 - noise), "NGBoost": scored("ngboost", 1.7 - noise)}
-    lines = report.joint_table(told(**rows)).splitlines()
+    lines = summary.joint_table(told(**rows)).splitlines()
     assert lines[0] == "| joint NLL | ansur2 |" and lines[2] == "| **NIW ensemble** | 1.70 ± 0.00 |"
     assert lines[3:] == ["| NGBoost | 1.70 ± 0.00 |", "| ridge | 1.90 ± 0.00 * |", "| ExtraTrees | 1.50 ± 0.00 ° |"]
 
@@ -453,24 +484,40 @@ def test_the_table_marks_what_is_worse_or_better_than_the_ensemble():
 def test_tables_on_which_nothing_was_chosen_are_counted_apart():
     groups = {name: problems.group(name) for name in (*mder.datasets.REAL_TABLES, *problems.SIMULATED_HERE)}
     never = {name for name, group in groups.items() if group == problems.NEVER_USED}
-    assert never == {"boston", "protein", "rf1"} and problems.group("boston, 40 epochs") == problems.NEVER_USED
+    assert never == {"boston", "protein", "rf1"}
+    of_label = {problem.label: problems.group(problem.table) for problem in problems.all_problems((40,), 0)}
+    assert of_label["A boston, 40 epochs"] == problems.NEVER_USED
     assert {name for name, group in groups.items() if group == problems.SIMULATED} == {"circle", "gap"}
     noise = np.array([0.0, 0.01, -0.01, 0.005])
     seen = told(NIW_ensemble=scored("niw", 1.7 + noise), Gaussian_ensemble=scored("gaussian", 1.8 - noise))
     apart = told(NIW_ensemble=scored("niw", 1.7 + noise), Gaussian_ensemble=scored("gaussian", 1.5 - noise))
-    fresh = {"B rf1": {**apart["problems"]["B ansur2"], "name": "rf1"}}
+    fresh = {"B rf1": {**apart["problems"]["B ansur2"], "name": "rf1", "table": "rf1"}}
     both = {**seen, "problems": fresh | seen["problems"]}
     found = {goal.tables: (goal.aim, goal.ours[:6], goal.verdict) for goal in goals.rows(both)}
     assert found == {
         problems.USED: ("1 of 1 tables (4/5)", "1 of 1", "holds"),
         problems.NEVER_USED: ("1 of 1 tables (4/5)", "0 of 1", "does not hold"),
     }
-    assert report.joint_table(both).startswith("| joint NLL | ansur2 | rf1, never used to choose anything |\n")
+    assert summary.joint_table(both).startswith("| joint NLL | ansur2 | rf1, never used to choose anything |\n")
     printed = benchmark.report(both)
     assert printed.count("ensembles of 5; used to choose defaults") == 1
     assert printed.count("ensembles of 5; never used to choose anything") == 1
     titles = [axes.get_title() for axes in benchmark.plot(both)["joint"].axes]
     assert sorted(titles) == ["ansur2", "rf1 (never used)"]
+
+
+def test_problems_of_an_older_document_are_known_by_their_labels():
+    path = pathlib.Path(benchmark.__file__).parents[1] / "results" / "benchmark.json"
+    older = json.loads(path.read_text())["results"]
+    assert not any("table" in problem for problem in older["problems"].values())
+    known = {problem.label: problem for problem in problems.all_problems((40, 400), growth=2)}
+    newer = copy.deepcopy(older)
+    for label, problem in newer["problems"].items():
+        problem |= statistics.fields_of(known[label])
+    assert statistics.problems_of(older) == list(newer["problems"].values()) == statistics.problems_of(newer)
+    assert {(p["table"], p["fraction"]) for p in statistics.grown(statistics.problems_of(older))["energy"]} == {
+        ("energy", fraction) for fraction in (0.0625, 0.25, 1.0)
+    }
 
 
 def test_boosting_is_left_out_where_there_are_many_targets(small_tasks):
@@ -485,23 +532,23 @@ def test_epistemic_variances_are_compared_on_the_splits_that_all_sizes_have():
     few, all_rows = (told(NIW_ensemble=scored("niw", np.zeros(count)))["problems"]["B ansur2"] for count in (2, 4))
     few["rows"]["NIW ensemble"]["epistemic"] = [1.0, 3.0]
     all_rows["rows"]["NIW ensemble"]["epistemic"] = [0.5, 1.5, 100.0, 100.0]
-    assert report.epistemic_of([few, all_rows], "NIW ensemble") == [2.0, 1.0]
+    assert statistics.epistemic_of([few, all_rows], "NIW ensemble") == [2.0, 1.0]
 
 
 def test_the_table_of_part_a_is_rounded_once():
     def problem(name, epochs, nll):
         whole = told(NIW_ensemble=scored("niw", nll, nll_in_units=nll))["problems"]["B ansur2"]
-        return {**whole, "part": "A", "name": f"{name}, {epochs} epochs"}
+        return {**whole, "part": "A", "name": f"{name}, {epochs} epochs", "table": name, "epochs": epochs}
 
     given = [("protein", 40, [2.6546, 2.6546]), ("yacht", 40, [-0.4, 0.39]), ("yacht", 400, [1.0, 1.0096])]
     found = {"problems": {f"A {number}": problem(*of) for number, of in enumerate(given)}}
-    assert report.univariate_table(found).splitlines() == [
+    assert summary.univariate_table(found).splitlines() == [
         "| NLL | NIW, 40 epochs | Gaussian, 40 epochs | Deep Ensembles 2017, 40 epochs | NIW, 400 epochs "
         "| Gaussian, 400 epochs |",
         "| --- | --- | --- | --- | --- | --- |",
         "| yacht | −0.01 ± 0.40 |  | 1.18 ± 0.05 | 1.00 ± 0.00 |  |",
         "| protein, never used to choose anything | 2.65 ± 0.00 |  | 2.83 ± 0.01 |  |  |",
     ]
-    assert "| 1.1e+06 ± 0.0e+00 |" in report.joint_table(told(NIW_ensemble=scored("niw", [1061697.5] * 2)))
+    assert "| 1.1e+06 ± 0.0e+00 |" in summary.joint_table(told(NIW_ensemble=scored("niw", [1061697.5] * 2)))
     rates = told(NIW_ensemble=scored("niw", np.zeros(3), rates=[0.01, 0.003, 0.01]))
-    assert report.rates_table(rates).splitlines()[2] == "| NIW ensemble | 0.01 (2), 0.003 (1) |"
+    assert summary.rates_table(rates).splitlines()[2] == "| NIW ensemble | 0.01 (2), 0.003 (1) |"

@@ -5,8 +5,10 @@ import numpy as np
 import pytest
 
 import mder_jax as mder
-from experiments import _circle, _store, circle
-from experiments._circle import GRID
+from experiments.harness import storage
+from experiments.harness.claims import by_id
+from experiments.paper import circle, circle_recipe
+from experiments.paper.circle_recipe import GRID
 
 
 def made(members=40, drop=5.0, wrong=0.0, seed=0):
@@ -14,7 +16,7 @@ def made(members=40, drop=5.0, wrong=0.0, seed=0):
     rng = np.random.default_rng(seed)
     centre = np.exp(-(((GRID - np.pi) / 0.8) ** 2))
     nu = 12 - (drop + 0.3 * rng.normal(size=(1, members, 1))) * centre
-    mu = _circle.true_mean() + 0.01 * rng.normal(size=(1, members, 500, 2))
+    mu = circle_recipe.true_mean() + 0.01 * rng.normal(size=(1, members, 500, 2))
     angle = GRID + wrong * np.pi / 2 + (0.6 * centre + 0.01) * rng.normal(size=(1, members, 1))
     L = np.zeros((1, members, 500, 2, 2))
     L[..., 0, 0], L[..., 1, 0], L[..., 1, 1] = 0.1 * np.abs(np.cos(angle)), 0.1 * np.sign(np.cos(angle)), 1e-3
@@ -31,24 +33,24 @@ def made(members=40, drop=5.0, wrong=0.0, seed=0):
 
 
 def verdicts(results):
-    return {claim.claim: claim.verdict for claim in circle.claims(results)}
+    return {name: claim.verdict for name, claim in by_id(circle.claims(results)).items()}
 
 
 def test_networks_that_know_the_truth_pass():
     found = verdicts(made())
-    assert found["ν falls significantly towards the centre of t, where data are sparse"] == "holds"
-    assert found["not all networks find that solution"] == "does not hold"
-    assert found["the correlation is ±1 with the expected sign where data are many"] == "holds"
-    assert found["the estimate is unstable around the sign flips at 0.5π, π, 1.5π"] == "holds"
-    assert found["the final training loss"] == "holds"
+    assert found["circle.nu_falls"] == "holds"
+    assert found["circle.not_all_networks"] == "does not hold"
+    assert found["circle.correlation_dense"] == "holds"
+    assert found["circle.sign_flips"] == "holds"
+    assert found["circle.authors_loss"] == "holds"
 
 
 def test_networks_that_are_wrong_fail():
     found = verdicts(made(drop=-5.0, wrong=1.0))
-    assert found["ν falls significantly towards the centre of t, where data are sparse"] == "does not hold"
-    assert found["a lower ν at the centre means a larger epistemic uncertainty there"] == "does not hold"
-    assert found["the correlation is ±1 with the expected sign where data are many"] == "does not hold"
-    assert found["the median correlation in the four quadrants"] == "does not hold"
+    assert found["circle.nu_falls"] == "does not hold"
+    assert found["circle.epistemic_at_centre"] == "does not hold"
+    assert found["circle.correlation_dense"] == "does not hold"
+    assert found["circle.authors_correlation"] == "does not hold"
 
 
 @pytest.fixture(scope="module")
@@ -64,11 +66,11 @@ def test_the_first_reading_trains_on_nine_tenths(tiny):
     with jax.numpy_dtype_promotion("standard"), jax.numpy_rank_promotion("allow"):
         alone = mder.fit_ensemble(
             jax.random.split(train_key, 10)[:1],
-            _circle.network(),
-            _circle.loss,
+            circle_recipe.network(),
+            circle_recipe.loss,
             X,
             Y,
-            optimizer=_circle.optimizer(4),
+            optimizer=circle_recipe.optimizer(4),
             epochs=4,
             progress=False,
         )
@@ -77,8 +79,8 @@ def test_the_first_reading_trains_on_nine_tenths(tiny):
 
 
 def test_results_can_be_saved_drawn_and_told(tiny, tmp_path):
-    _store.save(tmp_path, "circle", {"results": tiny})
-    results = _store.load(tmp_path, "circle")["results"]
+    storage.save(tmp_path, "circle", {"results": tiny})
+    results = storage.load(tmp_path, "circle")["results"]
     assert results["readings"]["all"]["nu"].shape == (2, 2, 500)
     assert set(circle.plot(results)) == set(circle.CAPTIONS)
     assert "0 non-finite" in circle.report(results) and len(circle.claims(results)) > 8

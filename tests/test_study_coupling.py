@@ -8,8 +8,10 @@ import pytest
 from scipy import stats
 
 import mder_jax as mder
-from experiments import _circle, _coupling_claims, _store, coupling
-from experiments._claims import FAILS, HOLDS
+from experiments.harness import storage
+from experiments.harness.claims import FAILS, HOLDS, by_id
+from experiments.paper import circle_recipe, coupling
+from experiments.paper.coupling.statistics import matching_r
 
 CONFIG = coupling.Config(r=(0.5, 1.0, 20.0), members=2, epochs=3, points=60, fresh=50)
 
@@ -52,8 +54,8 @@ def test_evidence_notices_a_wrong_rescaling(monkeypatch):
 
 
 def test_uncertainties_on_the_grid_are_those_of_the_library():
-    niw = example(np.random.default_rng(2), 2, len(_circle.GRID))
-    found, u = coupling.on_grid(niw), _circle.true_mean()
+    niw = example(np.random.default_rng(2), 2, len(circle_recipe.GRID))
+    found, u = coupling.on_grid(niw), circle_recipe.true_mean()
     for name, covariance in (("aleatoric", mder.aleatoric(niw)), ("epistemic", mder.epistemic(niw))):
         np.testing.assert_allclose(found[name] ** 2, np.einsum("ti,mtij,tj->mt", u, covariance, u))
     total = np.einsum("ti,mtij,tj->mt", u, mder.predictive(niw).covariance(), u)
@@ -82,16 +84,16 @@ def test_network_couples_kappa_or_leaves_it_to_the_seventh_output():
 
 def test_the_matching_r_has_a_closed_form_for_constant_nu():
     total, nu = np.full(7, 0.2), np.full(7, 9.0)
-    assert np.isclose(_coupling_claims.matching_r(total, nu, 0.1, "aleatoric"), 9 * (4 - 1), rtol=1e-3)
-    assert np.isclose(_coupling_claims.matching_r(total, nu, 0.1, "epistemic"), 9 / (4 - 1), rtol=1e-3)
-    assert np.isnan(_coupling_claims.matching_r(total, nu, 0.3, "aleatoric"))
+    assert np.isclose(matching_r(total, nu, 0.1, "aleatoric"), 9 * (4 - 1), rtol=1e-3)
+    assert np.isclose(matching_r(total, nu, 0.1, "epistemic"), 9 / (4 - 1), rtol=1e-3)
+    assert np.isnan(matching_r(total, nu, 0.3, "aleatoric"))
 
 
 def test_matching_r_agrees_with_a_recoupled_niw():
-    niw = example(np.random.default_rng(3), 1, len(_circle.GRID))
+    niw = example(np.random.default_rng(3), 1, len(circle_recipe.GRID))
     before = coupling.on_grid(niw)
     wanted = 0.7 * float(np.median(before["total"]))
-    r = _coupling_claims.matching_r(before["total"][0], before["nu"][0], wanted, "aleatoric")
+    r = matching_r(before["total"][0], before["nu"][0], wanted, "aleatoric")
     after = coupling.on_grid(coupling.recoupled(niw, r))
     assert np.isclose(np.median(after["aleatoric"]), wanted, rtol=1e-3)
     np.testing.assert_allclose(after["total"], before["total"])
@@ -109,29 +111,36 @@ def test_tiny_run_couples_what_it_says(results):
     assert np.ptp(results["fresh"], axis=0).min() > 1e-4 and np.ptp(results["fresh"], axis=1).min() > 1e-4
 
 
+def verdict(results, name):
+    return by_id(coupling.claims(results))[f"coupling.{name}"].verdict
+
+
 def test_verdicts_follow_the_numbers(results):
-    assert coupling.claims(results)[0].verdict == HOLDS
-    assert coupling.claims(results | {"identity_error": 1e-3})[0].verdict == FAILS
+    assert verdict(results, "identity") == HOLDS
+    assert verdict(results | {"identity_error": 1e-3}, "identity") == FAILS
     learned = copy.deepcopy(results)
     learned["kappa"][-1] = learned["kappa"][-2]  # both starts end at the same κ
-    assert coupling.claims(results)[1].verdict != FAILS
-    assert coupling.claims(learned)[1].verdict == FAILS
-    narrow = results | {"total": 1.5 * results["total"], "aleatoric": np.full_like(results["aleatoric"], _circle.NOISE)}
-    assert coupling.claims(narrow)[7].verdict == FAILS  # the noise is right as it is
+    assert verdict(results, "free_kappa") != FAILS
+    assert verdict(learned, "free_kappa") == FAILS
+    narrow = results | {
+        "total": 1.5 * results["total"],
+        "aleatoric": np.full_like(results["aleatoric"], circle_recipe.NOISE),
+    }
+    assert verdict(narrow, "noise_scale") == FAILS  # the noise is right as it is
     same = results | {"fresh": np.broadcast_to(results["fresh"][:1], results["fresh"].shape)}
-    assert coupling.claims(same)[3].verdict == HOLDS
+    assert verdict(same, "same_fit") == HOLDS
     worse = results | {"fresh": np.arange(5.0)[:, None] + np.array([0.0, 0.01])}
-    assert coupling.claims(worse)[3].verdict == FAILS
+    assert verdict(worse, "same_fit") == FAILS
     gate = results | {"nu": np.where(np.arange(5)[:, None, None] == 2, 13.0, np.full_like(results["nu"], 5.0))}
-    assert coupling.claims(gate)[6].verdict == FAILS and coupling.claims(gate)[5].verdict == HOLDS
-    wavy = results | {"nu": np.broadcast_to(np.where(_circle.NEAR_CENTRE, 3.1, 13.0), results["nu"].shape)}
-    assert coupling.claims(wavy)[5].verdict == FAILS
+    assert verdict(gate, "gate") == FAILS and verdict(gate, "global_scale") == HOLDS
+    wavy = results | {"nu": np.broadcast_to(np.where(circle_recipe.NEAR_CENTRE, 3.1, 13.0), results["nu"].shape)}
+    assert verdict(wavy, "global_scale") == FAILS
 
 
 def test_saved_results_can_be_told_and_drawn(results, tmp_path):
-    _store.save(tmp_path, "coupling", {"results": results})
-    loaded = _store.load(tmp_path, "coupling")["results"]
+    storage.save(tmp_path, "coupling", {"results": results})
+    loaded = storage.load(tmp_path, "coupling")["results"]
     text = coupling.report(loaded)
     assert "r = 20" in text and "free κ from 8" in text and len(text.splitlines()) == 7
-    assert len(coupling.claims(loaded)) == 9
+    assert len(by_id(coupling.claims(loaded))) == 9
     assert set(coupling.plot(loaded)) == set(coupling.CAPTIONS) == {"over_r"}

@@ -7,9 +7,11 @@ import pytest
 from scipy import stats
 
 import mder_jax as mder
-from experiments import _cubic_claims, _store, cubic
-from experiments._claims import FAILS
-from experiments.cubic import GRID, KINDS
+from experiments.harness import storage
+from experiments.harness.claims import FAILS, by_id
+from experiments.paper import cubic
+from experiments.paper.cubic import statistics
+from experiments.paper.cubic.statistics import GRID, KINDS, METHODS
 
 SCALE = 25.0
 
@@ -20,8 +22,8 @@ def results(tmp_path_factory):
     with jax.numpy_dtype_promotion("standard"), jax.numpy_rank_promotion("allow"):
         found = cubic.run(config)
     folder = tmp_path_factory.mktemp("results")
-    _store.save(folder, "cubic", {"results": found})
-    return _store.load(folder, "cubic")["results"]
+    storage.save(folder, "cubic", {"results": found})
+    return storage.load(folder, "cubic")["results"]
 
 
 def compiled(function, *arguments):
@@ -90,10 +92,10 @@ def perfect(points=20_000):
     return {"new_x": x, "new_y": x**3 + 3 * rng.normal(size=points), "new": parts}
 
 
-@pytest.mark.parametrize("method", cubic.METHODS)
+@pytest.mark.parametrize("method", METHODS)
 def test_scores_of_the_truth_are_entropy_noise_and_ninety_percent(method):
     known = perfect()
-    found = cubic.scores(method, known, np.ones(20_000, bool))
+    found = statistics.scores(method, known, np.ones(20_000, bool))
     np.testing.assert_allclose(found["NLL"], stats.norm(scale=3).entropy(), atol=4 * np.sqrt(0.5 / 20_000))
     np.testing.assert_allclose(found["cover"], 0.9, atol=4 * np.sqrt(0.09 / 20_000))
     np.testing.assert_allclose(found["rmse"], 3, rtol=4 / np.sqrt(40_000))
@@ -109,29 +111,30 @@ def test_ensembles_are_mixtures(results):
 
     t = [results["new"][name][kind] for name in ("df", "mean", "width")]
     log_prob, total = compiled(expected, *t, results["new_y"].astype(float))
-    log_density, below = cubic.predictive("ensemble of coupled", results)
+    log_density, below = statistics.predictive("ensemble of coupled", results)
     np.testing.assert_allclose(log_density[0], log_prob, rtol=1e-6)
     np.testing.assert_allclose(below[0], np.mean(stats.t.cdf((results["new_y"] - t[1]) / t[2], t[0]), axis=0))
-    parts = cubic.parts_of("ensemble of coupled", results["new"])
+    parts = statistics.parts_of("ensemble of coupled", results["new"])
     np.testing.assert_allclose(parts["aleatoric"][0] + parts["epistemic"][0], total, rtol=1e-8)
 
 
 def test_networks_fit_inside_and_not_outside(results):
-    known = cubic.inside(results["new_x"])
+    known = statistics.inside(results["new_x"])
     for kind in KINDS:
-        assert np.all(cubic.scores(kind, results, known)["rmse"] < 4.5)
-        assert np.all(cubic.scores(kind, results, ~known)["rmse"] > 20)
+        assert np.all(statistics.scores(kind, results, known)["rmse"] < 4.5)
+        assert np.all(statistics.scores(kind, results, ~known)["rmse"] > 20)
     assert results["diverged"] == 0
 
 
 def test_claims_follow_from_the_numbers(results):
-    kappa = _cubic_claims.typical(results, "kappa")
-    assert np.all(kappa[1] < kappa[0])
+    kappa = statistics.typical(results, "kappa")
+    assert np.all(kappa["DER, λ > 0"] < kappa["DER, λ = 0"])
     known = results | {"new": dict(results["new"])}
     known["new"]["within"] = (known["new"]["mean"] - known["new_x"] ** 3) ** 2 + 1e-6
-    assert [row.verdict for row in _cubic_claims.of_growth(known)[:3]] == [FAILS] * 3
+    found = by_id(cubic.claims(known))
+    assert [found[f"cubic.network_{kind}"].verdict for kind in ("der", "regularised", "coupled")] == [FAILS] * 3
     uncoupled = results | {"new": results["new"] | {"df": 2 * results["new"]["df"]}}
-    assert _cubic_claims.of_degeneracy(uncoupled)[1].verdict == FAILS
+    assert by_id(cubic.claims(uncoupled))["cubic.kappa_coupled"].verdict == FAILS
 
 
 def test_figures_and_report(results):

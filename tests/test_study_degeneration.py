@@ -7,15 +7,12 @@ import pytest
 from scipy import integrate, stats
 
 import mder_jax as mder
-from experiments import (
-    _degeneration_claims as ledger,
-    _degeneration_manifold as manifold,
-    _degeneration_training as training,
-    _store,
-    degeneration,
-)
-from experiments._claims import FAILS, HOLDS, IN_PART
-from experiments._degeneration_manifold import DF, FACTOR, WIDTH
+from experiments.harness import storage
+from experiments.harness.claims import FAILS, HOLDS, IN_PART, by_id
+from experiments.paper import degeneration
+from experiments.paper.degeneration import manifold, training
+from experiments.paper.degeneration.manifold import DF, FACTOR, WIDTH
+from experiments.paper.degeneration.statistics import DEFINITIONS, null_counts
 
 KAPPA = np.array([1e-3, 0.7, 50.0])
 TINY = {"grid": 9, "hessians": 3, "examples": 50, "members": 3, "epochs": 60, "points": 20, "records": 4}
@@ -26,8 +23,8 @@ def results(tmp_path_factory):
     folder = tmp_path_factory.mktemp("degeneration")
     with jax.numpy_dtype_promotion("standard"), jax.numpy_rank_promotion("allow"):
         found = degeneration.run(degeneration.Config(lambdas=(0.1, 1.0), **TINY))
-    _store.save(folder, "degeneration", {"results": found})
-    return _store.load(folder, "degeneration")["results"]
+    storage.save(folder, "degeneration", {"results": found})
+    return storage.load(folder, "degeneration")["results"]
 
 
 @pytest.mark.parametrize("n", [1, 2, 3])
@@ -71,9 +68,9 @@ def test_only_the_likelihood_alone_has_a_null_direction():
     def regularised(rows):
         return manifold.nll(rows, y) @ weights + 0.1 * np.exp(rows[..., -2])
 
-    assert ledger.null_counts(manifold.examine(1, KAPPA, 3)["eigenvalues"]) == [1]
+    assert null_counts(manifold.examine(1, KAPPA, 3)["eigenvalues"]) == [1]
     found = np.linalg.eigvalsh(manifold.hessian(regularised, theta))
-    assert ledger.null_counts(found / np.abs(found).max(axis=1, keepdims=True)) == [0]
+    assert null_counts(found / np.abs(found).max(axis=1, keepdims=True)) == [0]
 
 
 @pytest.mark.parametrize("n", [1, 2])
@@ -113,7 +110,7 @@ def test_loss_along_the_manifold_is_aminis(results):
     np.testing.assert_allclose(loss["epistemic"], WIDTH / (1 + kappa) / (DF / 2 - 1), rtol=1e-12)
 
 
-@pytest.mark.parametrize("definition", training.DEFINITIONS)
+@pytest.mark.parametrize("definition", DEFINITIONS)
 def test_members_train_with_aminis_loss(definition):
     nig, y = mder.NIG(jnp.zeros(3), jnp.ones(3), 2 * jnp.ones(3), jnp.ones(3)), jnp.arange(3.0)
     found = training._loss(0.3, jnp.asarray(definition == "amini2020"))(nig, y)
@@ -136,12 +133,11 @@ def test_float32_is_right_far_beyond_the_least_kappa_of_the_link(results):
 
 
 def test_rows_figures_and_text_follow_from_saved_results(results):
-    rows = degeneration.claims(results)
-    verdicts = {row.claim: row.verdict for row in rows}
-    assert len(rows) == 12
-    assert verdicts["in practice κ → 0 is numerically unstable and minimisers do not get there"] == IN_PART
-    exact = [row for row in rows if row.paper]
-    assert len(exact) == 6 and all(row.verdict == HOLDS for row in exact)
+    claims = by_id(degeneration.claims(results))
+    assert len(claims) == 12
+    assert claims["degeneration.in_practice"].verdict == IN_PART
+    exact = [claim for claim in claims.values() if claim.paper]
+    assert len(exact) == 6 and all(claim.verdict == HOLDS for claim in exact)
     assert set(degeneration.plot(results)) == set(degeneration.CAPTIONS)
     assert "null [1], with nu = r kappa [0]" in degeneration.report(results)
 
@@ -151,6 +147,6 @@ def test_verdicts_follow_from_numbers(results):
     growing = results["training"] | {"kappa": 1 / results["training"]["kappa"]}
     flat = results["loss"] | {"amini2020": 0 * results["loss"]["nll"]}
     spoilt = results | {"targets": targets, "training": growing, "loss": flat}
-    verdicts = [row.verdict for row in degeneration.claims(spoilt)]
-    assert verdicts[0] == verdicts[1] == FAILS and verdicts[7] == FAILS
-    assert sum(verdict == HOLDS for verdict in verdicts) < 8
+    verdicts = {name: claim.verdict for name, claim in by_id(degeneration.claims(spoilt)).items()}
+    assert all(verdicts[f"degeneration.{name}"] == FAILS for name in ("constant", "one_null", "falls"))
+    assert sum(verdict == HOLDS for verdict in verdicts.values()) < 8

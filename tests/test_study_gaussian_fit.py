@@ -5,9 +5,11 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from experiments import _store, gaussian_fit
-from experiments._claims import FAILS, HOLDS
-from experiments.gaussian_fit import GAP, GRID, IN_GAP
+from experiments.harness import storage
+from experiments.harness.claims import FAILS, HOLDS, by_id
+from experiments.paper import gaussian_fit
+from experiments.paper.gaussian_fit import statistics
+from experiments.paper.gaussian_fit.statistics import GAP, GRID, IN_GAP
 
 
 @pytest.fixture(scope="module")
@@ -16,8 +18,8 @@ def results(tmp_path_factory):
     with jax.numpy_dtype_promotion("standard"), jax.numpy_rank_promotion("allow"):
         found = gaussian_fit.run(config)
     folder = tmp_path_factory.mktemp("results")
-    _store.save(folder, "gaussian_fit", {"results": found})
-    return _store.load(folder, "gaussian_fit")["results"]
+    storage.save(folder, "gaussian_fit", {"results": found})
+    return storage.load(folder, "gaussian_fit")["results"]
 
 
 def perfect(noise=0.2, members=4):
@@ -35,13 +37,13 @@ def test_no_point_lies_in_the_gap_and_the_grid_knows_the_gap():
 
 def test_total_loss_is_scipys(results):
     density = stats.norm.logpdf(results["y"], results["mean_at_points"], results["std_at_points"])
-    np.testing.assert_allclose(gaussian_fit.total_loss(results), -density.sum(-1), rtol=1e-10)
+    np.testing.assert_allclose(statistics.total_loss(results), -density.sum(-1), rtol=1e-10)
 
 
 def test_networks_that_know_the_truth_have_the_entropy_as_loss_and_understate_nothing():
     known = perfect(noise=0.2)
-    np.testing.assert_allclose(gaussian_fit.unseen_loss(known), stats.norm(scale=0.2).entropy())
-    for ratio in (*gaussian_fit.understatement(known).values(), gaussian_fit.widening(known)):
+    np.testing.assert_allclose(statistics.unseen_loss(known), stats.norm(scale=0.2).entropy())
+    for ratio in (*(statistics.shortfall(known, where) for where in (IN_GAP, ~IN_GAP)), statistics.widening(known)):
         np.testing.assert_allclose(ratio, 1)
 
 
@@ -50,7 +52,7 @@ def test_expected_loss_of_new_data_is_the_mean_over_draws(results):
     y = results["truth"][0] + results["noise"] * rng.normal(size=(draws, len(GRID)))
     losses = -stats.norm.logpdf(y, results["mean"][0, 0], results["std"][0, 0])[:, ~IN_GAP].mean(1)
     error = losses.std() / np.sqrt(draws)
-    assert abs(losses.mean() - gaussian_fit.unseen_loss(results)[0, 0]) < 4 * error
+    assert abs(losses.mean() - statistics.unseen_loss(results)[0, 0]) < 4 * error
 
 
 def test_a_network_without_weights_left_is_the_mean_and_the_std_of_the_data(results):
@@ -60,20 +62,24 @@ def test_a_network_without_weights_left_is_the_mean_and_the_std_of_the_data(resu
 
 
 def test_less_penalty_means_less_loss_on_the_training_points(results):
-    fit, over, under = gaussian_fit.total_loss(results)
+    fit, over, under = statistics.total_loss(results)
     assert results["diverged"] == 0 and np.all(over < fit) and np.all(fit < under)
 
 
 def test_claims_follow_from_the_numbers(results):
-    claim = gaussian_fit.claims(results)[0]
     arrays = ("mean", "std", "mean_at_points", "std_at_points")
     swapped = results | {name: results[name][[1, 0, 2]] for name in arrays}
     many = {name: np.repeat(results[name], 4, axis=1) for name in arrays}
     many = results | many | {name: np.repeat(results[name], 4, axis=0) for name in ("y", "truth")}
-    assert claim.ours.startswith("smaller in 100%")
-    assert gaussian_fit.claims(many)[0].verdict == HOLDS and gaussian_fit.claims(swapped)[0].verdict == FAILS
     wide = results | {"std": np.where(IN_GAP, 50.0, results["std"])}
-    assert [row.verdict for row in gaussian_fit.claims(wide)[2:4]] == [FAILS, FAILS]
+    assert claim("smaller_loss", results).ours.startswith("smaller in 100%")
+    assert claim("smaller_loss", many).verdict == HOLDS and claim("smaller_loss", swapped).verdict == FAILS
+    assert claim("interpolation", wide).verdict == claim("understatement", wide).verdict == FAILS
+
+
+def claim(name, results):
+    """The claim of this short name."""
+    return by_id(gaussian_fit.claims(results))[f"gaussian_fit.{name}"]
 
 
 def test_figures_and_report(results):

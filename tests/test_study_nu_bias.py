@@ -8,13 +8,12 @@ import pytest
 from scipy import optimize, stats
 
 import mder_jax as mder
-from experiments import (
-    _nu_bias_claims as ledger,
-    _nu_bias_fits as fitting,
-    _store,
-    _student_fits_integrals as integrals,
-    nu_bias,
-)
+from experiments.harness import storage
+from experiments.harness.claims import by_id
+from experiments.paper import nu_bias
+from experiments.paper.nu_bias import fits as fitting, statistics
+from experiments.paper.nu_bias.claims import above
+from experiments.paper.student_fits import integrals
 
 
 @pytest.fixture(autouse=True, scope="module")
@@ -29,8 +28,8 @@ CONFIG = nu_bias.Config(sizes=(50, 100, 200, 2000), fits=200, large_fits=100)
 @pytest.fixture(scope="module")
 def results(relaxed, tmp_path_factory):
     folder = tmp_path_factory.mktemp("nu_bias")
-    _store.save(folder, "nu_bias", {"results": nu_bias.run(CONFIG)})
-    return _store.load(folder, "nu_bias")["results"]
+    storage.save(folder, "nu_bias", {"results": nu_bias.run(CONFIG)})
+    return storage.load(folder, "nu_bias")["results"]
 
 
 @pytest.fixture(scope="module")
@@ -126,7 +125,7 @@ def test_the_rule_of_minuit():
 
 def test_spread_of_large_samples_is_that_of_the_fisher_information(results):
     expected = integrals.error_of_nu(integrals.information(5.0)) / np.sqrt(2000)
-    group = nu_bias.pick(results, 2000)
+    group = statistics.pick(results, 2000)
     low, high = np.quantile(group["nu"], [0.16, 0.84])
     assert (high - low) / 2 == pytest.approx(expected, rel=4 * 0.1)
     assert np.median(group["nu_residual"]) == pytest.approx(0, abs=4 * 1.25 * expected / np.sqrt(100))
@@ -135,18 +134,18 @@ def test_spread_of_large_samples_is_that_of_the_fisher_information(results):
 
 def test_shares_and_ranges_of_kept_fits_are_those_of_the_notebook(results):
     for size in (50, 100, 200):
-        count = nu_bias.PRINTED[size][0]
-        kept = int(np.sum(nu_bias.pick(results, size)["kept"]))
+        count = statistics.PRINTED[size][0]
+        kept = int(np.sum(statistics.pick(results, size)["kept"]))
         assert abs(kept - count) < 4 * np.sqrt(2 * 200 * 0.25)
-    scores = np.concatenate(list(ledger.printed_scores(results).values()))
+    scores = np.concatenate(list(statistics.printed_scores(results).values()))
     assert np.max(np.abs(scores)) < 5
 
 
 def test_selection_turns_the_bias_of_small_samples_around(results):
-    group = nu_bias.pick(results, 50)
+    group = statistics.pick(results, 50)
     assert np.median(group["nu_residual"]) > 0 > np.median(group["nu_residual"][group["kept"]])
-    assert group["nu"][group["kept"]].max() < nu_bias.LIMITS[0]
-    assert ledger.selection_claim(results).verdict == "does not hold"
+    assert group["nu"][group["kept"]].max() < statistics.LIMITS[0]
+    assert by_id(nu_bias.claims(results))["nu_bias.selection"].verdict == "does not hold"
 
 
 def test_runs_repeat_with_their_seed_and_differ_without(results):
@@ -156,16 +155,16 @@ def test_runs_repeat_with_their_seed_and_differ_without(results):
 
 
 def test_verdicts_follow_the_numbers():
-    assert ledger.above((0.5, 0.1, 0.9)) == "holds"
-    assert ledger.above((0.5, -0.1, 0.9)) == "cannot be decided"
-    assert ledger.above((0.7, 0.6, 0.8), 1.0) == "does not hold"
-    assert ledger.above(ledger.compared(np.array([]), np.ones(3), ledger.fall_of_bias)) == "cannot be decided"
+    assert above((0.5, 0.1, 0.9)) == "holds"
+    assert above((0.5, -0.1, 0.9)) == "cannot be decided"
+    assert above((0.7, 0.6, 0.8), 1.0) == "does not hold"
+    assert above(statistics.compared(np.array([]), np.ones(3), statistics.fall_of_bias)) == "cannot be decided"
     small, large = np.full(30, -2.0), np.full(30, 0.5)
-    assert ledger.compared(small, large, ledger.fall_of_bias) == (1.5, 1.5, 1.5)
+    assert statistics.compared(small, large, statistics.fall_of_bias) == (1.5, 1.5, 1.5)
 
 
 def test_claims_report_and_figures_come_from_saved_results(results):
-    rows = nu_bias.claims(results)
-    assert len(rows) == 6 and all(claim.ours and claim.verdict for claim in rows)
+    found = by_id(nu_bias.claims(results))
+    assert len(found) == 6 and all(claim.ours and claim.verdict for claim in found.values())
     assert "5 2  2000" in nu_bias.report(results)
     assert set(nu_bias.plot(results)) == set(nu_bias.CAPTIONS)

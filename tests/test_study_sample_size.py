@@ -7,10 +7,12 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from experiments import _circle, _sample_size_claims, _store, sample_size
-from experiments._claims import FAILS, HOLDS, IN_PART, OPEN
+from experiments.harness import storage
+from experiments.harness.claims import FAILS, HOLDS, IN_PART, OPEN, by_id
+from experiments.paper import circle_recipe, sample_size
+from experiments.paper.sample_size import statistics
 
-SIZES, DATA_SETS, MEMBERS, T = [50, 300, 30_000], 3, 2, len(_circle.GRID)
+SIZES, DATA_SETS, MEMBERS, T = [50, 300, 30_000], 3, 2, len(circle_recipe.GRID)
 CONFIG = sample_size.Config(sizes=(250, 350), data_sets=2, members=1, epochs=3, fresh=40)
 
 
@@ -28,36 +30,38 @@ def made_up(budget="steps"):
     found = {name: np.broadcast_to(np.reshape(value, (-1, 1, 1)), shape) for name, value in by_size.items()}
     for name in ("nu", "mean_error"):
         found[name] = np.repeat(found[name][..., None], T, axis=-1)
-    found["correlation"] = np.broadcast_to(_circle.true_correlation(), (*shape, T))
+    found["correlation"] = np.broadcast_to(circle_recipe.true_correlation(), (*shape, T))
     found |= {"diverged": np.zeros(shape, bool), "steps": [4500] * len(SIZES)}
-    return {"sizes": SIZES, "t": _circle.GRID, "budgets": {budget: found}}
+    return {"sizes": SIZES, "t": circle_recipe.GRID, "budgets": {budget: found}}
 
 
 def verdicts(results):
-    return [row.verdict for row in sample_size.claims(results)]
+    return {name: claim.verdict for name, claim in by_id(sample_size.claims(results)).items()}
 
 
 def test_all_claims_hold_for_networks_made_to_agree():
-    assert verdicts(made_up()) == [HOLDS] * 5
+    found = verdicts(made_up())
+    assert len(found) == 5 and set(found.values()) == {HOLDS}
 
 
 @pytest.mark.parametrize(
-    ("row", "name", "change", "expected"),
+    ("claim", "name", "change", "expected"),
     [
-        (0, "nu", lambda nu: np.full_like(nu, 4.0), FAILS),  # the gate stays shut
-        (0, "nu", lambda nu: np.where(_circle.NEAR_CENTRE, 9.0, 0 * nu + 4.0), FAILS),  # shut away from the centre
-        (1, "fresh", lambda fresh: np.full_like(fresh, -5.0), FAILS),  # no over-fitting with few data
-        (2, "nu", lambda nu: nu[::-1], FAILS),  # ν falls with more data
-        (3, "mean_error", lambda error: 10 * error, IN_PART),  # better, but not good
-        (3, "mean_error", lambda error: np.full_like(error, 0.2), FAILS),
-        (4, "correlation", lambda rho: -rho, FAILS),
+        ("gate", "nu", lambda nu: np.full_like(nu, 4.0), FAILS),  # the gate stays shut
+        # shut away from the centre
+        ("gate", "nu", lambda nu: np.where(circle_recipe.NEAR_CENTRE, 9.0, 0 * nu + 4.0), FAILS),
+        ("over_fitting", "fresh", lambda fresh: np.full_like(fresh, -5.0), FAILS),  # no over-fitting with few data
+        ("nu_and_error", "nu", lambda nu: nu[::-1], FAILS),  # ν falls with more data
+        ("mean", "mean_error", lambda error: 10 * error, IN_PART),  # better, but not good
+        ("mean", "mean_error", lambda error: np.full_like(error, 0.2), FAILS),
+        ("correlation", "correlation", lambda rho: -rho, FAILS),
     ],
 )
-def test_a_claim_fails_where_the_networks_disagree(row, name, change, expected):
+def test_a_claim_fails_where_the_networks_disagree(claim, name, change, expected):
     results = made_up()
     found = results["budgets"]["steps"]
     found[name] = change(found[name])
-    assert verdicts(results)[row] == expected
+    assert verdicts(results)[f"sample_size.{claim}_steps"] == expected
 
 
 def test_networks_that_differ_leave_the_gate_undecided():
@@ -65,20 +69,20 @@ def test_networks_that_differ_leave_the_gate_undecided():
     found = results["budgets"]["steps"]
     found["nu"] = np.array(found["nu"])
     found["nu"][:, 0] = 4.0  # one data set of three never opens
-    assert verdicts(results)[0] == OPEN
+    assert verdicts(results)["sample_size.gate_steps"] == OPEN
 
 
 def test_a_correlation_wrong_at_the_flips_only_is_stable():
     results = made_up()
     found = results["budgets"]["steps"]
-    found["correlation"] = np.where(_circle.near_sign_flips(), 0.0, found["correlation"])
-    assert verdicts(results)[4] == HOLDS
-    values = _sample_size_claims.statistics(found)
+    found["correlation"] = np.where(circle_recipe.near_sign_flips(), 0.0, found["correlation"])
+    assert verdicts(results)["sample_size.correlation_steps"] == HOLDS
+    values = statistics.by_data_set(found)
     assert np.all(values["wrong_away"] == 0) and np.all(values["wrong_flips"] == 1)
 
 
 def test_outcome_is_the_mean_of_scipys_density_over_the_rows_that_count():
-    data, size = _circle.draw(seed=3, data_sets=2, points=30, fresh=20, keys=2), 12
+    data, size = circle_recipe.draw(seed=3, data_sets=2, points=30, fresh=20, keys=2), 12
     rng = np.random.default_rng(0)
     shapes = {"layers_0": (1, 32), "layers_3": (32, 32), "layers_6": (32, 6)}
     params = {
@@ -110,7 +114,7 @@ def nll(layers, t, xy):
 def test_padding_changes_nothing(results):
     """250 rows make three steps in an epoch, so that equal steps, there on padded rows, are equal epochs."""
     alone = dataclasses.replace(CONFIG, sizes=(250,))
-    data = _circle.draw(CONFIG.seed, 2, 350, 40, keys=2)
+    data = circle_recipe.draw(CONFIG.seed, 2, 350, 40, keys=2)
     with jax.numpy_dtype_promotion("standard"), jax.numpy_rank_promotion("allow"):
         epochs = sample_size.equal_epochs(alone, data)
     steps = results["budgets"]["steps"]
@@ -123,16 +127,16 @@ def test_padding_changes_nothing(results):
 
 def test_saved_results_can_be_told_and_drawn(results, tmp_path):
     both = results | {"budgets": dict.fromkeys(("steps", "epochs"), results["budgets"]["steps"])}
-    _store.save(tmp_path, "sample_size", {"results": both})
-    loaded = _store.load(tmp_path, "sample_size")["results"]
+    storage.save(tmp_path, "sample_size", {"results": both})
+    loaded = storage.load(tmp_path, "sample_size")["results"]
     text = sample_size.report(loaded)
     assert "equal steps" in text and "equal epochs" in text and "   350        9 " in text
-    assert len(sample_size.claims(loaded)) == 10
+    assert len(by_id(sample_size.claims(loaded))) == 10
     assert set(sample_size.plot(loaded)) == set(sample_size.CAPTIONS) == {"over_n", "over_t"}
 
 
 def test_data_are_distinct_points_at_their_angles_and_the_same_again():
-    few, again = (_circle.draw(seed=0, data_sets=2, points=10, fresh=5, keys=3) for _ in range(2))
+    few, again = (circle_recipe.draw(seed=0, data_sets=2, points=10, fresh=5, keys=3) for _ in range(2))
     assert all(np.array_equal(a, b) for a, b in zip(few, again, strict=True))
     assert few.t.shape == (2, 10, 1) and few.fresh_xy.shape == (5, 2) and few.keys.shape == (3, 2)
     assert len({float(t) for t in np.concatenate([few.t.ravel(), few.fresh_t.ravel()])}) == 25
@@ -142,21 +146,21 @@ def test_data_are_distinct_points_at_their_angles_and_the_same_again():
 def test_statistics_of_the_circle():
     L = np.array([[0.3, 0.0], [-0.4, 0.3]])
     sigma = L @ L.T
-    assert np.isclose(_circle.covariance(L), sigma[0, 1])
-    assert np.isclose(_circle.correlation(L), sigma[0, 1] / np.sqrt(sigma[0, 0] * sigma[1, 1]))
-    np.testing.assert_array_equal(_circle.true_correlation(np.array([0.3, 2.0, 4.0, 6.0])), [1, -1, 1, -1])
-    np.testing.assert_allclose(_circle.true_covariance(), 0.005 * np.sin(2 * _circle.GRID), atol=1e-15)
-    np.testing.assert_allclose(_circle.nu_drop(np.where(_circle.NEAR_CENTRE, 4.0, 9.0)[None]), [5.0])
-    assert _circle.error_of_mean(_circle.true_mean()[None] + [0.3, 0.4]) == pytest.approx(0.5)
-    assert [mask.mean().round(2) for mask in _circle.QUADRANT_MIDDLES] == [0.15] * 4
-    assert np.isclose(_circle.NEAR_ENDS.mean(), 0.25, atol=0.01) and _circle.near_sign_flips()[125]
+    assert np.isclose(circle_recipe.covariance(L), sigma[0, 1])
+    assert np.isclose(circle_recipe.correlation(L), sigma[0, 1] / np.sqrt(sigma[0, 0] * sigma[1, 1]))
+    np.testing.assert_array_equal(circle_recipe.true_correlation(np.array([0.3, 2.0, 4.0, 6.0])), [1, -1, 1, -1])
+    np.testing.assert_allclose(circle_recipe.true_covariance(), 0.005 * np.sin(2 * circle_recipe.GRID), atol=1e-15)
+    np.testing.assert_allclose(circle_recipe.nu_drop(np.where(circle_recipe.NEAR_CENTRE, 4.0, 9.0)[None]), [5.0])
+    assert circle_recipe.error_of_mean(circle_recipe.true_mean()[None] + [0.3, 0.4]) == pytest.approx(0.5)
+    assert [mask.mean().round(2) for mask in circle_recipe.QUADRANT_MIDDLES] == [0.15] * 4
+    assert np.isclose(circle_recipe.NEAR_ENDS.mean(), 0.25, atol=0.01) and circle_recipe.near_sign_flips()[125]
 
 
 def test_recipe_lowers_the_rate_after_each_third():
-    optimizer = _circle.optimizer(9)
+    optimizer = circle_recipe.optimizer(9)
     with jax.numpy_dtype_promotion("standard"), jax.numpy_rank_promotion("allow"):
         state, sizes = optimizer.init(np.zeros(1)), []
         for _ in range(9):
             update, state = optimizer.update(np.ones(1), state)
             sizes.append(float(-update[0]))
-    np.testing.assert_allclose(sizes, np.repeat(_circle.RATES, 3), rtol=1e-4)
+    np.testing.assert_allclose(sizes, np.repeat(circle_recipe.RATES, 3), rtol=1e-4)

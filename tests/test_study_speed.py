@@ -6,7 +6,9 @@ import jax
 import numpy as np
 import pytest
 
-from experiments import _speed_growth, _speed_job, _speed_training, speed
+from experiments import speed
+from experiments.speed import growth, training
+from experiments.speed.job import Job
 
 
 def test_speed_measures_every_form():
@@ -36,10 +38,10 @@ def test_speed_measures_training_and_says_that_torch_is_missing(monkeypatch):
 def test_speed_judges_growth_against_the_best_of_each_round(monkeypatch):
     seconds = iter([2.0, 24.0, 100.0, 4.0, 36.0, 200.0])  # two rounds of 2, 12 and 100 networks
 
-    def fresh(job: _speed_job.Job) -> dict[str, float]:
+    def fresh(job: Job) -> dict[str, float]:
         return {"wall_s": 1.0, "epoch_s": next(seconds), "peak_mb": 300.0, "diverged": 0}
 
-    monkeypatch.setattr(_speed_growth, "in_fresh_process", fresh)
+    monkeypatch.setattr(growth, "in_fresh_process", fresh)
     others = {"growth_rows": (), "growth_widths": (), "growth_targets": ()}
     results = speed.run(speed.Config(parts=("growth",), growth_members=(2, 12, 100), growth_runs=2, **others))
     assert [row["of_best"]["median"] for row in results["growth"]["rows"]] == [1.0, 1.75, 1.0]
@@ -50,33 +52,33 @@ def test_speed_judges_growth_against_the_best_of_each_round(monkeypatch):
 
 
 def test_speed_trains_larger_jobs_for_fewer_epochs():
-    job = _speed_job.Job()
-    assert _speed_growth.shortened(job, 200.0).epochs == int(200e9 / job.flop)
-    assert _speed_growth.shortened(_speed_job.Job(members=2), 200.0).epochs == 1500
-    assert _speed_growth.shortened(_speed_job.Job(rows=10**6), 200.0).epochs == 5
+    job = Job()
+    assert growth.shortened(job, 200.0).epochs == int(200e9 / job.flop)
+    assert growth.shortened(Job(members=2), 200.0).epochs == 1500
+    assert growth.shortened(Job(rows=10**6), 200.0).epochs == 5
 
 
 def test_speed_counts_the_products_of_an_epoch():
     layers = 2 * 1 * 32 + 3 * 32 * 32 + 3 * 32 * 6
-    assert _speed_job.Job().flop == 2 * 270 * 100 * layers and _speed_job.Job().steps == 3
+    assert Job().flop == 2 * 270 * 100 * layers and Job().steps == 3
 
 
 def test_speed_leaves_out_a_peer_that_fails_and_says_so():
     def broken() -> float:
         raise RuntimeError("no compiler")
 
-    working, notes = _speed_training.ready({"ours": lambda: 1.0, "compiled": broken})
+    working, notes = training.ready({"ours": lambda: 1.0, "compiled": broken})
     assert set(working) == {"ours"} and notes == ["LEFT OUT: torch.func, torch.compile: RuntimeError: no compiler"]
 
 
 @pytest.mark.parametrize("name", ["loop", "loop_with_loader"])
 def test_speed_loops_of_pytorch_see_every_row_once_in_an_epoch(monkeypatch, name):
     pytest.importorskip("torch")
-    from experiments import _torch_peers as peers
+    from experiments.speed import torch_peers as peers
 
     seen, loss = [], peers.loss
     monkeypatch.setattr(peers, "loss", lambda raw, y: seen.append(y.numpy()) or loss(raw, y))
-    job = _speed_job.Job(members=3, rows=10, batch=4, epochs=2)
+    job = Job(members=3, rows=10, batch=4, epochs=2)
     assert getattr(peers, name)(job) > 0
     assert [len(y) for y in seen] == [4, 4, 2] * 2
     _, Y = job.data()
@@ -84,22 +86,22 @@ def test_speed_loops_of_pytorch_see_every_row_once_in_an_epoch(monkeypatch, name
     assert all(np.array_equal(np.sort(y, axis=0), np.sort(Y, axis=0)) for y in epochs)
     assert not np.array_equal(*epochs) and not np.array_equal(epochs[0], Y)
     monkeypatch.setattr(peers, name, lambda job: 5.0)
-    assert _speed_training.contenders(job)["loop" if name == "loop" else "loader"]() == 5.0
+    assert training.contenders(job)["loop" if name == "loop" else "loader"]() == 5.0
 
 
 def test_speed_judges_against_the_loop_that_indexes_rows(monkeypatch):
     same = {"low": 1.0, "median": 1.0, "high": 1.0}
     whole = {"ours_s": same, "diverged": 0, "loop_s": same, "ratio": same}
-    rows = dict.fromkeys(_speed_training.LABELS, same)
-    results = {"job": vars(_speed_job.Job()), "notes": [], "step_ms": rows, "against_ours": rows, "of_floor": rows}
-    text = _speed_training.report(results | {"shuffle": same, "whole": whole})
+    rows = dict.fromkeys(training.LABELS, same)
+    results = {"job": vars(Job()), "notes": [], "step_ms": rows, "against_ours": rows, "of_floor": rows}
+    text = training.report(results | {"shuffle": same, "whole": whole})
     assert "| PyTorch loop over networks, rows indexed  |" in text and "| PyTorch loop with a DataLoader" in text
     assert "faster than the PyTorch loop, rows indexed" in text
     loops, loop = [], lambda: 2.0
-    monkeypatch.setattr(_speed_training, "contenders", lambda job: dict.fromkeys(rows, lambda: 1.0) | {"loop": loop})
-    monkeypatch.setattr(_speed_training, "shuffling", lambda *_: same)
-    monkeypatch.setattr(_speed_training, "whole_job", lambda job, loop, runs: loops.append(loop))
-    found = _speed_training.measure(_speed_job.Job(), 1, 1, 1)
+    monkeypatch.setattr(training, "contenders", lambda job: dict.fromkeys(rows, lambda: 1.0) | {"loop": loop})
+    monkeypatch.setattr(training, "shuffling", lambda *_: same)
+    monkeypatch.setattr(training, "whole_job", lambda job, loop, runs: loops.append(loop))
+    found = training.measure(Job(), 1, 1, 1)
     assert loops == [loop] and found["against_ours"]["loop"]["median"] == 2.0
 
 

@@ -4,19 +4,23 @@ import numpy as np
 import pytest
 from scipy import integrate, special, stats
 
-from experiments import _store, _student_fits_integrals as integrals, student_fits
+from experiments.harness import storage
+from experiments.harness.claims import by_id
+from experiments.paper import student_fits
+from experiments.paper.student_fits import integrals
+from experiments.paper.student_fits.statistics import PRINTED_SIGMA
 
 
 @pytest.fixture(scope="module")
 def results(tmp_path_factory):
     folder = tmp_path_factory.mktemp("student_fits")
-    _store.save(folder, "student_fits", {"results": student_fits.run(student_fits.Config(trials=400))})
-    return _store.load(folder, "student_fits")["results"]
+    storage.save(folder, "student_fits", {"results": student_fits.run(student_fits.Config(trials=400))})
+    return storage.load(folder, "student_fits")["results"]
 
 
 def test_least_squares_gives_the_sigma_of_the_figure_and_each_criterion_its_own(results):
     fits = results["fits"]
-    assert round(fits["least squares"], 2) == student_fits.PRINTED_SIGMA
+    assert round(fits["least squares"], 2) == PRINTED_SIGMA
     x = np.linspace(-3, 3, 2001)
     grid = np.linspace(1.0, 1.2, 2001)
     on_grid = [np.sum((stats.t.pdf(x, 5, scale=s) - stats.t.pdf(x, 2)) ** 2) for s in grid]
@@ -106,18 +110,22 @@ def test_the_cut_off_information_is_the_curvature_of_its_own_likelihood():
 
 
 def test_claims_report_and_figures_come_from_saved_results(results):
-    verdicts = {claim.claim: claim for claim in student_fits.claims(results)}
-    assert len(verdicts) == 4
-    assert all(claim.ours and claim.verdict for claim in verdicts.values())
+    claims = by_id(student_fits.claims(results))
+    assert len(claims) == 4
+    assert all(claim.ours and claim.verdict for claim in claims.values())
     assert "1.0948" in student_fits.report(results)
     assert set(student_fits.plot(results)) == set(student_fits.CAPTIONS)
 
 
+def claim(results, name):
+    return by_id(student_fits.claims(results))[f"student_fits.{name}"]
+
+
 def test_verdicts_follow_the_numbers(results):
     changed = results | {"fits": results["fits"] | {"least squares": 1.2, "extended likelihood": 1.2}}
-    assert student_fits.fit_claim(results).verdict == "holds"
-    assert student_fits.fit_claim(changed).verdict == "does not hold"
-    assert "[−2, 2]" in student_fits.fit_claim(results | {"core": 2.0}).claim
+    assert claim(results, "fit").verdict == "holds"
+    assert claim(changed, "fit").verdict == "does not hold"
+    assert "[−2, 2]" in claim(results | {"core": 2.0}, "fit").claim
     many = [row | {"low": 1000} for row in results["best_test"]]
-    assert student_fits.normal_claim(results).verdict == "holds in part"
-    assert student_fits.normal_claim(results | {"best_test": many}).verdict == "holds"
+    assert claim(results, "normal").verdict == "holds in part"
+    assert claim(results | {"best_test": many}, "normal").verdict == "holds"

@@ -7,9 +7,11 @@ import pytest
 from scipy import integrate, optimize, stats
 
 import mder_jax as mder
-from experiments import _store, _uncertainty_types_claims, uncertainty_types
-from experiments._claims import FAILS, HOLDS, OPEN
-from experiments.uncertainty_types import GRID, LOOKED_AT, stds
+from experiments.harness import storage
+from experiments.harness.claims import FAILS, HOLDS, OPEN, by_id
+from experiments.paper import uncertainty_types
+from experiments.paper.uncertainty_types.claims import is_steady, sample_size_claims
+from experiments.paper.uncertainty_types.statistics import GRID, LOOKED_AT, slope, stds
 
 CONFIG = uncertainty_types.Config(data_sets=3, members=2, repeats=(5, 400), epochs=250)
 
@@ -19,8 +21,8 @@ def results(tmp_path_factory):
     with jax.numpy_dtype_promotion("standard"), jax.numpy_rank_promotion("allow"):
         found = uncertainty_types.run(CONFIG)
     folder = tmp_path_factory.mktemp("results")
-    _store.save(folder, "uncertainty_types", {"results": found})
-    return _store.load(folder, "uncertainty_types")["results"]
+    storage.save(folder, "uncertainty_types", {"results": found})
+    return storage.load(folder, "uncertainty_types")["results"]
 
 
 def width_of_t_fitted_to_a_gaussian(df):
@@ -96,15 +98,16 @@ def made(within_power, between_power):
 
 def test_slopes_and_verdicts_of_known_powers():
     results = made(within_power=0.0, between_power=-1.0)
-    assert _uncertainty_types_claims.slope(results, "between", [0, 1, 3])[0] == pytest.approx(-0.5)
-    verdicts = [row.verdict for row in _uncertainty_types_claims.of_sample_size(results)]
-    assert verdicts == [HOLDS, FAILS, HOLDS, HOLDS]
-    assert _uncertainty_types_claims._steady((0.0, -0.3, 0.3)) == OPEN
+    assert slope(results, "between", [0, 1, 3])[0] == pytest.approx(-0.5)
+    verdicts = {name: claim.verdict for name, claim in by_id(sample_size_claims(results)).items()}
+    expected = {"aleatoric": HOLDS, "within": FAILS, "between": HOLDS, "sharpness": HOLDS}
+    assert verdicts == {f"uncertainty_types.size_{name}": verdict for name, verdict in expected.items()}
+    assert is_steady((0.0, -0.3, 0.3)) == OPEN
 
 
 def test_claims_figures_and_report(results):
-    rows = uncertainty_types.claims(results)
-    assert len(rows) == 16 and rows[0].ours.startswith("100%")
-    assert [row.verdict for row in rows if "told apart" in row.statistic] == [FAILS]
+    found = by_id(uncertainty_types.claims(results))
+    assert len(found) == 16 and found["uncertainty_types.missed_line"].ours.startswith("100%")
+    assert found["uncertainty_types.separation"].verdict == FAILS
     assert set(uncertainty_types.plot(results)) == set(uncertainty_types.CAPTIONS)
     assert "0 networks became non-finite" in uncertainty_types.report(results)

@@ -13,11 +13,13 @@ import pyarrow.parquet as pq
 import pytest
 from hypothesis import given, settings, strategies as st
 
-from mder_jax import _tables
-from mder_jax._encoding import Column, Encoding, check_features, prediction_columns, prediction_names, read_rows
 from mder_jax._files import draft, write_whole
-from mder_jax._survey import check_targets, constant_features, learn
-from mder_jax._tables import TableError, check_output, open_table, write_table
+from mder_jax.cli import _tables
+from mder_jax.cli._encoding import Column, Encoding, encode, sample
+from mder_jax.cli._learning import learn
+from mder_jax.cli._predict import prediction_columns, prediction_names
+from mder_jax.cli._tables import TableError, check_output, open_table, write_table
+from mder_jax.cli._training_rows import check_targets
 
 
 def csv_file(folder, text):
@@ -33,9 +35,14 @@ def parquet_file(folder, **columns):
 
 
 def read(path, features, targets):
+    """The encoding, and all rows by it. What `learn` read at the same time must be the same numbers."""
     table = open_table(path)
-    encoding, rows = learn(table, features, targets)
-    return encoding, read_rows(table, encoding, rows)[0]
+    learnt = learn(table, features, targets)
+    rows = sample(table, learnt.encoding, learnt.total)
+    with_target = ~np.isnan(rows.Y).all(axis=1)
+    np.testing.assert_array_equal(learnt.encoding.one_hot(learnt.features), rows.X[with_target])
+    np.testing.assert_array_equal(learnt.Y, rows.Y[with_target])
+    return learnt.encoding, rows
 
 
 def people(rows, seed=0):
@@ -58,7 +65,7 @@ def test_numbers_are_those_of_pandas(tmp_path, ending, rows):
     names = ["height", "age", *sorted(c for c in expected if c.startswith("city_")), "member"]
     np.testing.assert_array_equal(data.X, expected[names].to_numpy(np.float64))
     np.testing.assert_array_equal(data.Y[:, 0], frame["weight"])
-    np.testing.assert_array_equal(data.numbers, np.arange(rows))
+    np.testing.assert_array_equal(data.row_index, np.arange(rows))
     assert data.X.dtype == data.Y.dtype == np.float64
     assert encoding.features[2].categories == tuple(sorted(frame["city"].unique()))
 
@@ -106,9 +113,9 @@ def test_spellings_of_numbers_of_booleans_and_of_nothing(tmp_path):
 
 def test_a_boolean_column_reads_words_numbers_and_parquet(tmp_path):
     encoding = Encoding((Column("f", "boolean"),), (Column("y", "number"),))
-    first = read_rows(open_table(csv_file(tmp_path, "f,y\ntrue,1\nfalse,1\n")), encoding, 9)[0]
-    second = read_rows(open_table(csv_file(tmp_path, "f,y\n1,1\n0,1\n")), encoding, 9)[0]
-    third = read_rows(open_table(parquet_file(tmp_path, f=[True, False], y=[1, 1])), encoding, 9)[0]
+    first = sample(open_table(csv_file(tmp_path, "f,y\ntrue,1\nfalse,1\n")), encoding, 9)
+    second = sample(open_table(csv_file(tmp_path, "f,y\n1,1\n0,1\n")), encoding, 9)
+    third = sample(open_table(parquet_file(tmp_path, f=[True, False], y=[1, 1])), encoding, 9)
     for data in (first, second, third):
         np.testing.assert_array_equal(data.X, [[1], [0]])
 
@@ -121,7 +128,7 @@ def test_booleans_of_either_format_are_read_from_the_other(tmp_path, learnt, lat
     }
     encoding, first = read(files[learnt], ["f"], ["y"])
     assert encoding.features[0].kind == "boolean"
-    second = read_rows(open_table(files[later]), encoding, 9)[0]
+    second = sample(open_table(files[later]), encoding, 9)
     np.testing.assert_array_equal(first.X, second.X)
     np.testing.assert_array_equal(first.Y, second.Y)
 
@@ -131,9 +138,9 @@ def test_parquet_has_nulls_of_its_own_so_that_na_is_a_category_there(tmp_path):
     encoding, data = read(path, ["country"], ["y"])
     assert encoding.features[0].categories == ("DE", "NA", "null")
     same = csv_file(tmp_path, "country,y\nNA,1\nDE,2\nnull,3\n NA,4\n")
-    np.testing.assert_array_equal(read_rows(open_table(same), encoding, 9)[0].X, data.X)
+    np.testing.assert_array_equal(sample(open_table(same), encoding, 9).X, data.X)
     with pytest.raises(TableError, match="line 3: column 'country' has no value"):
-        read_rows(open_table(csv_file(tmp_path, "country,y\nNA,1\nNaN,2\n")), encoding, 9)
+        sample(open_table(csv_file(tmp_path, "country,y\nNA,1\nNaN,2\n")), encoding, 9)
     for nothing in ("", " ", None):
         path = parquet_file(tmp_path, country=["NA", nothing], y=[1, 2])
         with pytest.raises(TableError, match="row 2: column 'country' has no value"):
@@ -267,14 +274,14 @@ def test_text_in_a_column_that_was_of_numbers_in_training(tmp_path):
     encoding = Encoding((Column("a", "number"),), (Column("y", "number"),))
     table = open_table(csv_file(tmp_path, "a,y\n1,2\n1 kg,2\n"))
     with pytest.raises(TableError, match="line 3: column 'a' must be a number; it is '1 kg'"):
-        read_rows(table, encoding, 9)
+        sample(table, encoding, 9)
 
 
 def test_an_unknown_category_is_named_with_the_known_ones(tmp_path):
     encoding = Encoding((Column("a", "category", ("blue", "red")),), (Column("y", "number"),))
     table = open_table(csv_file(tmp_path, "a,y\nred,2\ngreen,2\n"))
     with pytest.raises(TableError, match=r"line 3: column 'a' must be one of 'blue', 'red', .* it is 'green'"):
-        read_rows(table, encoding, 9)
+        sample(table, encoding, 9)
 
 
 @pytest.mark.parametrize("ending", ["csv", "parquet"])
@@ -284,11 +291,11 @@ def test_all_unknown_categories_of_a_table_are_counted(tmp_path, ending, monkeyp
     frame = pd.DataFrame({"a": ["red", "blue", "x", "red", "y", "x", "red", "green", "red"] * 2})
     getattr(frame, f"to_{ending}")(tmp_path / f"t.{ending}", index=False)
     with pytest.raises(TableError, match=r"as in training \(8 rows are not: 'x', 'y', 'green'\); it is 'x'"):
-        check_features(open_table(tmp_path / f"t.{ending}"), encoding)
+        list(encode(open_table(tmp_path / f"t.{ending}"), encoding))
     frame = pd.DataFrame({"a": [f"v{i}" for i in range(5000)]})
     getattr(frame, f"to_{ending}")(tmp_path / f"t.{ending}", index=False)
     with pytest.raises(TableError, match=r"\(5,000 rows are not: 'v0', .* 'v9' and others\); it is 'v0'"):
-        check_features(open_table(tmp_path / f"t.{ending}"), encoding)
+        list(encode(open_table(tmp_path / f"t.{ending}"), encoding))
 
 
 def column_of(*cells):
@@ -432,10 +439,10 @@ def test_control_characters_do_not_reach_the_terminal(tmp_path):
 def test_a_larger_table_is_represented_by_rows_drawn_evenly(tmp_path):
     path = parquet_file(tmp_path, a=np.arange(40_000.0), y=np.arange(40_000.0))
     encoding = Encoding((Column("a", "number"),), (Column("y", "number"),))
-    data, rows = read_rows(open_table(path), encoding, 5_000, seed=1)
-    assert rows == 40_000 and len(np.unique(data.numbers)) == 5_000
-    np.testing.assert_array_equal(data.Y[:, 0], data.numbers)
-    share = np.bincount(data.numbers // 4_000, minlength=10) / 5_000
+    data = sample(open_table(path), encoding, 5_000, seed=1)
+    assert data.total == 40_000 and len(np.unique(data.row_index)) == 5_000
+    np.testing.assert_array_equal(data.Y[:, 0], data.row_index)
+    share = np.bincount(data.row_index // 4_000, minlength=10) / 5_000
     assert np.abs(share - 0.1).max() < 4 * np.sqrt(0.1 * 0.9 / 5_000)
 
 
@@ -460,16 +467,36 @@ def test_targets_that_cannot_be_learnt(tmp_path, Y, message):
         check_targets(table, TWO_TARGETS, np.float64(Y), " that is left")
 
 
-def test_features_that_are_constant_are_named():
-    assert constant_features(TWO_TARGETS, np.float64([[1, 1], [2, 1]])) == ["b"]
+def test_text_may_come_late_in_a_column_of_few_numbers(tmp_path, monkeypatch):
+    monkeypatch.setattr(_tables, "ROWS", 4)
+    cells = ["1", "2", "1", "", "2", "1", "2", "2", "attic", "1", "", "attic"]
+    text = "a,c,y\n" + "".join(f"{i},{cell or 'none'},{i}\n" for i, cell in enumerate(cells))
+    with pytest.warns(UserWarning, match="'c' holds numbers and text"):
+        encoding, data = read(csv_file(tmp_path, text), ["a", "c"], ["y"])
+    assert encoding.features[1].categories == ("1", "2", "attic", "none")
+    expected = [[cell == level for level in ("1", "2", "attic", "")] for cell in cells]
+    np.testing.assert_array_equal(data.X[:, 1:], expected)
 
 
-def test_categories_that_no_row_has_are_not_known():
-    columns = (Column("a", "category", ("u", "v", "w")), Column("zero", "number"), Column("b", "category", ("p", "q")))
-    X = np.float64([[1, 0, 0, 0, 0, 1], [0, 0, 1, 0, 1, 0]])
-    known, kept = Encoding(columns, ()).known_in(X)
-    assert [column.categories for column in known.features] == [("u", "w"), (), ("p", "q")]
-    np.testing.assert_array_equal(kept, [True, False, True, True, True, True])
+@pytest.mark.parametrize("distinct", [100, 101, 150])
+def test_numbers_stay_the_same_when_there_are_too_many_to_be_categories(tmp_path, monkeypatch, distinct):
+    monkeypatch.setattr(_tables, "ROWS", 40)
+    numbers = np.arange(400) % distinct / 8
+    text = "a,y\n" + "".join(f"{number},{'' if i % 3 else i}\n" for i, number in enumerate(numbers))
+    _, data = read(csv_file(tmp_path, text), ["a"], ["y"])
+    np.testing.assert_array_equal(data.X[:, 0], numbers)
+    np.testing.assert_array_equal(data.Y[:, 0], np.where(np.arange(400) % 3, np.nan, np.arange(400)))
+
+
+def test_a_training_table_is_parsed_once(tmp_path, monkeypatch):
+    people(100).to_csv(tmp_path / "people.csv", index=False)
+    table, read_columns = open_table(tmp_path / "people.csv"), []
+    blocks = _tables.CsvTable.blocks
+    monkeypatch.setattr(
+        _tables.CsvTable, "blocks", lambda self, names: read_columns.append(names) or blocks(self, names)
+    )
+    learn(table, ["height", "age", "city", "member"], ["weight"])
+    assert read_columns == [["height", "age", "city", "member", "weight"]]
 
 
 def test_only_rows_with_a_target_are_drawn(tmp_path):
@@ -477,10 +504,10 @@ def test_only_rows_with_a_target_are_drawn(tmp_path):
     path = parquet_file(tmp_path, a=np.arange(40_000.0), y=y, z=np.full(40_000, np.nan))
     encoding = Encoding((Column("a", "number"),), (Column("y", "number"), Column("z", "number")))
     for most in (40_000, 10_000, 5_000):
-        data, rows = read_rows(open_table(path), encoding, most, with_target=True)
-        assert rows == 40_000 and len(np.unique(data.numbers)) == min(most, 10_000)
-        np.testing.assert_array_equal(data.X[:, 0], data.numbers)
-        np.testing.assert_array_equal(data.Y[:, 0], data.numbers)
+        data = sample(open_table(path), encoding, most, with_target=True)
+        assert data.total == 40_000 and len(np.unique(data.row_index)) == min(most, 10_000)
+        np.testing.assert_array_equal(data.X[:, 0], data.row_index)
+        np.testing.assert_array_equal(data.Y[:, 0], data.row_index)
 
 
 def test_names_of_predictions_and_their_values():

@@ -8,7 +8,8 @@ import pytest
 from scipy import stats
 
 import mder_jax as mder
-from mder_jax import _shuffle, train
+from mder_jax.train import _shuffle, epochs as train
+from mder_jax.train.problem import Problem, Settings, as_data
 
 KEY = jax.random.key(3)
 RNG = np.random.default_rng(0)
@@ -28,9 +29,9 @@ def fit(key=KEY, **options):
 
 
 def batches_of(key, epoch, rows=27, size=10, weights=None, bootstrap=False, steps=None):
-    settings = train.Settings(1, size, steps, bootstrap)
-    data = train.as_data(X[:rows], Y[:rows], weights)
-    problem = train.Problem(LINE, squared, optax.sgd(0.1), settings)
+    settings = Settings(1, size, steps, bootstrap)
+    data = as_data(X[:rows], Y[:rows], weights)
+    problem = Problem(LINE, squared, optax.sgd(0.1), settings)
     state, plan = train.begin(problem, data, key)
     batches = train._minibatches(settings, data, plan, state.seed, jnp.int32(epoch))
     rows = np.asarray(batches.rows if plan.rows is None else plan.rows[batches.rows])
@@ -106,7 +107,7 @@ def test_steps_per_epoch_goes_round_the_data():
 
 def test_bootstrap_draws_with_replacement():
     shares, counts = [], np.zeros(27)
-    settings, data = train.Settings(1, 10, None, True), train.as_data(X, Y)
+    settings, data = Settings(1, 10, None, True), as_data(X, Y)
     plans = jax.vmap(lambda key: train._plan(settings, data, key))(jax.random.split(KEY, 300))
     for rows in np.asarray(plans.rows):
         counts += np.bincount(rows, minlength=27)
@@ -330,9 +331,9 @@ BAD = {
     "one axis": (bad(X=X[:, 0]), ValueError, r"at least two axes; got \(27,\)"),
     "empty": (bad(X=X[:0], Y=Y[:0]), ValueError, r"X has no rows; got shape \(0, 3\)"),
     "batch": (bad(batch_size=28), ValueError, "batch_size 28 exceeds the 27 rows; use batch_size=27 or None"),
-    "no batch": (bad(batch_size=0), ValueError, "batch_size must be a whole number, 1 or more, or None; got 0"),
-    "epochs": (bad(epochs=0), ValueError, "epochs must be a whole number, 1 or more; got 0"),
-    "half an epoch": (bad(epochs=1.5), ValueError, "epochs must be a whole number, 1 or more; got 1.5"),
+    "no batch": (bad(batch_size=0), ValueError, "batch_size must be an integer, 1 or more, or None; got 0"),
+    "epochs": (bad(epochs=0), ValueError, "epochs must be an integer, 1 or more; got 0"),
+    "half an epoch": (bad(epochs=1.5), ValueError, "epochs must be an integer, 1 or more; got 1.5"),
     "mean": (bad(loss=lambda f, y: jnp.mean(f - y)), ValueError, "one value per row.*got a mean or sum; leave out"),
     "shape": (
         bad(loss=lambda f, y: jnp.stack([f - y] * 2, 1)),
@@ -369,6 +370,6 @@ def test_bad_input_is_named_before_anything_is_compiled(name, ensemble, monkeypa
     function = mder.fit
     if ensemble:
         function, arguments = mder.fit_ensemble, arguments | {"members": 2}
-        monkeypatch.setattr("mder_jax._devices.Layout.compile", lambda *_: pytest.fail("it went on to compile"))
+        monkeypatch.setattr("mder_jax.ensemble._layout.Layout.compile", lambda *_: pytest.fail("it went on to compile"))
     with pytest.raises(error, match=message):
         function(**arguments)
