@@ -84,7 +84,7 @@ def test_member_i_is_the_fit_with_key_i():
 def test_members_differ_and_more_members_change_no_member():
     small, large = fit_ensemble(), fit_ensemble(members=7)
     assert_same(small.params, jax.tree.map(lambda leaf: leaf[:5], large.params), exact=False)
-    kernels = large.params["layers_0"]["kernel"].reshape(7, -1)
+    kernels = large.params["dense_0"]["kernel"].reshape(7, -1)
     assert len(np.unique(np.round(kernels, 4), axis=0)) == 7
 
 
@@ -308,7 +308,7 @@ def test_a_member_that_diverges_is_frozen_and_the_others_do_not_notice():
     np.testing.assert_array_equal(broken.diverged_at, [-1, -1, 0, -1, -1])
     others = broken.diverged_at < 0
     assert_same(broken.keep(others).params, whole.keep(others).params)
-    assert np.isfinite(broken.params["layers_0"]["kernel"]).all()
+    assert np.isfinite(broken.params["dense_0"]["kernel"]).all()
     untrained = fit_ensemble(epochs=1, optimizer=optax.sgd(0.0))
     assert_same(member(broken, 2), member(untrained, 2))
     left = np.flatnonzero(others)

@@ -188,7 +188,7 @@ def test_arrays_that_do_not_fit(model, tmp_path):
         lambda arrays: arrays.pop("inputs/std"),
         lambda arrays: arrays.update({"inputs/std": np.zeros(3)}),
         lambda arrays: arrays.update({"targets/mean": np.full(2, np.nan)}),
-        lambda arrays: arrays.update({"params/layers_0/kernel": np.zeros((3, 3, 9), np.float32)}),
+        lambda arrays: arrays.update({"params/dense_0/kernel": np.zeros((3, 3, 9), np.float32)}),
         lambda arrays: arrays.update({"params/extra/kernel": np.zeros(1, np.float32)}),
         lambda arrays: arrays.update({"params/strange": np.zeros(1, np.float32)}),
         lambda arrays: arrays.update({"inputs/std": np.ones(3, bool)}),

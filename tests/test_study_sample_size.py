@@ -84,7 +84,7 @@ def test_a_correlation_wrong_at_the_flips_only_is_stable():
 def test_outcome_is_the_mean_of_scipys_density_over_the_rows_that_count():
     data, size = circle_recipe.draw(seed=3, data_sets=2, points=30, fresh=20, keys=2), 12
     rng = np.random.default_rng(0)
-    shapes = {"layers_0": (1, 32), "layers_3": (32, 32), "layers_6": (32, 6)}
+    shapes = {"dense_0": (1, 32), "dense_1": (32, 32), "dense_2": (32, 6)}
     params = {
         layer: {"kernel": rng.uniform(-0.3, 0.3, (2, *shape)), "bias": rng.uniform(-0.3, 0.3, (2, shape[1]))}
         for layer, shape in shapes.items()

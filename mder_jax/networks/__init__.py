@@ -1,18 +1,18 @@
 """Networks as pairs of pure functions, and adapters for Flax modules; the trainer knows nothing else."""
 
 import inspect
-import math
 from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jax import Array, lax
+from jax import Array
 
 from mder_jax._checks import is_integer, plain_probability
+from mder_jax.networks._dense import row_dot_general
 
-__all__ = ["Network", "from_linen", "from_nnx", "mlp", "row_dot_general"]
+__all__ = ["ACTIVATIONS", "Network", "from_linen", "from_nnx", "mlp", "row_dot_general"]
 
 Initializer = Callable[..., Array]
 ACTIVATIONS: dict[str, Callable[[Array], Array]] = {
@@ -43,61 +43,6 @@ class Network(NamedTuple):
     train: Callable[[Any, Array, Array], Any] | None = None
 
 
-def uniform_fan_in(key: Array, like: Any) -> Any:
-    """Dense layers uniform in ±1/√fan_in, the paper's recipe for weights and biases (zero biases put all kinks at 0).
-
-    All parameters are one draw: each draw is a loop of its own to compile.
-    """
-    leaves = jax.tree.leaves(like)
-    sizes = [leaf.size for leaf in leaves]
-    draw = jax.random.uniform(key, (sum(sizes),), leaves[0].dtype, -1, 1)
-    parts = iter(jnp.split(draw, np.cumsum(sizes)[:-1]))
-
-    def layer(params: Any) -> Any:
-        bound = 1 / math.sqrt(params["kernel"].shape[0])
-        return jax.tree.map(lambda leaf: bound * next(parts).reshape(leaf.shape), params)
-
-    return {name: layer(like[name]) for name in sorted(like)}
-
-
-@jax.custom_jvp
-def row_product(x: Array, w: Array) -> Array:
-    """x w for rows x (B, i) and weights (i, o), with a derivative by w that suits the CPU: see `row_dot_general`."""
-    return x @ w
-
-
-@row_product.defjvp
-def _row_product_jvp(primals: tuple[Array, Array], tangents: tuple[Array, Array]) -> tuple[Array, Array]:
-    (x, w), (dx, dw) = primals, tangents
-    # The gradient by w contracts over rows. XLA's fast CPU kernels contract over the last axis of the left factor only,
-    # so the narrower factor is transposed first, and the barrier keeps the compiler from undoing that.
-    if w.shape[1] < w.shape[0]:
-        by_output = lax.optimization_barrier(jnp.swapaxes(dw, 0, 1))
-        along_w = jnp.swapaxes(lax.optimization_barrier(lax.dot_general(by_output, x, (((1,), (1,)), ((), ())))), 0, 1)
-    else:
-        by_input = lax.optimization_barrier(jnp.swapaxes(x, 0, 1))
-        along_w = lax.dot_general(by_input, dw, (((0,), (0,)), ((), ())))
-    return x @ w, dx @ w + along_w
-
-
-def row_dot_general(x: Array, w: Array, dimension_numbers: Any, *arguments: Any, **options: Any) -> Array:
-    """`lax.dot_general` with `row_product` where it fits: pass it to ``flax.linen.Dense(dot_general=...)``.
-
-    An ensemble step of the paper's networks on a CPU takes three quarters of the time it takes with `lax.dot_general`.
-
-    Example:
-      >>> from flax import linen as nn
-      >>> layer = nn.Dense(2, dot_general=row_dot_general)
-      >>> x = jnp.ones((5, 3), jnp.float32)
-      >>> print(layer.apply(layer.init(jax.random.key(0), x), x).shape)
-      (5, 2)
-    """
-    plain = not any(value is not None for value in (*arguments, *options.values()))
-    if plain and x.ndim == w.ndim == 2 and dimension_numbers == (((1,), (0,)), ((), ())):
-        return row_product(x, w)
-    return lax.dot_general(x, w, dimension_numbers, *arguments, **options)
-
-
 def mlp(
     widths: Sequence[int],
     outputs: int,
@@ -114,7 +59,7 @@ def mlp(
       outputs: raw outputs, such as ``num_outputs(n)`` for `niw_link`.
       activation: "relu", "tanh", "gelu" or "silu".
       link: from raw outputs to a distribution's parameters, such as ``functools.partial(niw_link, n=2)``.
-      dropout: share of hidden units left out at random in each training step.
+      dropout: fraction of hidden units left out at random in each training step.
       kernel_init: initialiser of the weights, as in `jax.nn.initializers`; default uniform in ±1/√fan_in.
       bias_init: initialiser of the biases; default uniform in ±1/√fan_in.
 
@@ -125,7 +70,7 @@ def mlp(
       >>> print(network.apply(params, jnp.ones((5, 3))).L.shape)
       (5, 2, 2)
     """
-    from flax import linen as nn
+    from mder_jax.networks._mlp import MLP
 
     sizes = [*np.atleast_1d(np.asarray(widths, object)), outputs]
     if not all(is_integer(size) and 0 < size < 1 << 31 for size in sizes):
@@ -134,48 +79,15 @@ def mlp(
         raise ValueError(f"activation must be one of {', '.join(ACTIVATIONS)}; got {activation!r:.60}")
     dropout = plain_probability("dropout", dropout, "[)")
     _check_functions(link=link, kernel_init=kernel_init, bias_init=bias_init)
+    module = MLP(tuple(sizes), ACTIVATIONS[activation], dropout, kernel_init, bias_init)
 
-    def module(x: Array, training: bool) -> nn.Sequential:
-        layers: list[Any] = []
-        for width in sizes:
-            if layers:
-                layers.append(ACTIVATIONS[activation])
-                layers.append(nn.Dropout(dropout, deterministic=not training))
-            layers.append(
-                nn.Dense(
-                    width,
-                    kernel_init=kernel_init or nn.initializers.zeros,
-                    bias_init=bias_init or nn.initializers.zeros,
-                    param_dtype=x.dtype,
-                    dot_general=row_dot_general,
-                )
-            )
-        return nn.Sequential(layers)
+    def apply(params: Any, x: Array) -> Any:
+        return _linked(link, module.apply({"params": params}, x))
 
-    def init(key: Array, x: Array) -> Any:
-        made = module(_as_floats(x), False).init(key, _as_floats(x))["params"]
-        given = {"kernel": kernel_init is not None, "bias": bias_init is not None}
-        drawn = uniform_fan_in(key, made)
-        return {
-            layer: {name: (made if given[name] else drawn)[layer][name] for name in params}
-            for layer, params in made.items()
-        }
+    def train(params: Any, x: Array, key: Array) -> Any:
+        return _linked(link, module.apply({"params": params}, x, training=True, rngs={"dropout": key}))
 
-    def run(params: Any, x: Array, key: Array | None) -> Any:
-        x = _as_floats(x)
-        rngs = None if key is None else {"dropout": key}
-        raw: Any = module(x, key is not None).apply({"params": params}, x, rngs=rngs)
-        return raw if link is None else link(raw)
-
-    return Network(
-        init=init,
-        apply=lambda params, x: run(params, x, None),
-        train=run if dropout else None,
-    )
-
-
-def _as_floats(x: Array) -> Array:
-    return x if jnp.issubdtype(x.dtype, jnp.floating) else x.astype(jnp.result_type(float))
+    return Network(module.initial, apply, train if dropout else None)
 
 
 def from_linen(module: Any, link: Callable[[Any], Any] | None = None, rngs: Sequence[str] = ("dropout",)) -> Network:
