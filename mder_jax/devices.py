@@ -15,16 +15,16 @@ def use_all_cores(cores: int | None = None) -> None:
     The same as starting Python with ``JAX_NUM_CPU_DEVICES`` set in the environment. Accelerators are not affected.
 
     Args:
-      cores: how many; None for all that this process may use, unless JAX was told a number already: by that variable,
-        by ``XLA_FLAGS`` or in ``jax.config``.
+      cores: how many; None for all that this process may use, unless a number is already set by that variable, by
+        ``XLA_FLAGS`` or in ``jax.config``.
 
     Example:
-      >>> import subprocess, sys  # in a process of its own, since JAX may have started in this one
+      >>> import subprocess, sys  # in a separate process, since JAX may have started in this one
       >>> script = "import jax, mder_jax; mder_jax.use_all_cores(2); print(jax.device_count('cpu'))"
       >>> print(subprocess.check_output([sys.executable, "-c", script], text=True).strip())
       2
     """
-    if cores is None and _is_told_devices():
+    if cores is None and _devices_are_set():
         return
     available = os.sched_getaffinity(0) if hasattr(os, "sched_getaffinity") else range(os.cpu_count() or 1)
     count = len(available) if cores is None else cores
@@ -39,23 +39,23 @@ def use_all_cores(cores: int | None = None) -> None:
         ) from error
 
 
-def _is_told_devices() -> bool:
-    """Whether somebody has said how many CPU devices there are."""
+def _devices_are_set() -> bool:
+    """Whether the number of CPU devices is already set."""
     flags, variable = os.environ.get("XLA_FLAGS", ""), os.environ.get("JAX_NUM_CPU_DEVICES")
-    said = variable or "xla_force_host_platform_device_count" in flags
-    return bool(said) or jax.config.values["jax_num_cpu_devices"] > 0
+    is_set = variable or "xla_force_host_platform_device_count" in flags
+    return bool(is_set) or jax.config.values["jax_num_cpu_devices"] > 0
 
 
 def use_compilation_cache(directory: str | None = None) -> None:
     """Keep compiled programs on disk for the next process, for command lines; the library itself never does.
 
-    Nothing happens if JAX has been told a directory already. To switch it off: ``JAX_ENABLE_COMPILATION_CACHE=false``.
+    Nothing happens if JAX already has a directory. To switch the cache off: ``JAX_ENABLE_COMPILATION_CACHE=false``.
 
     Args:
       directory: None for ``mder_jax`` in the user's cache directory.
 
     Example:
-      >>> import subprocess, sys  # in a process of its own, since it is a setting of JAX
+      >>> import subprocess, sys  # in a separate process, since it is a setting of JAX
       >>> script = "import jax, mder_jax; mder_jax.use_compilation_cache(); print(jax.config.jax_compilation_cache_dir)"
       >>> subprocess.check_output([sys.executable, "-c", script], text=True).strip() != "None"
       True

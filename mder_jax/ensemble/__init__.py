@@ -71,8 +71,8 @@ def fit_ensemble(
       network: see `Network`.
       loss: ``loss(network output, y) -> (rows,)``, one value per row, not reduced.
       X: inputs, (N, ...).
-      Y: targets, (N, ...); what a NaN means is the loss's affair.
-      optimizer: any of optax.
+      Y: targets, (N, ...); NaN is passed to the loss.
+      optimizer: any Optax optimizer.
       epochs: passes over the data.
       members: how many networks; not needed if keys or a `PerMember` say it.
       batch_size: rows of a minibatch, the last of an epoch may be smaller; None for all.
@@ -83,7 +83,7 @@ def fit_ensemble(
       bootstrap: each member trains on N rows drawn with replacement.
       devices: to train on; None for all that JAX sees. On a CPU, see `use_all_cores`.
       progress: whether to show a bar; None if standard error is a terminal or this is a notebook.
-      callback: called with a `Progress` every so often; training stops if it returns True.
+      callback: called with a `Progress` at intervals; training stops if it returns True.
       callback_every: epochs between calls; None for a hundredth of them.
       checkpoint: directory for checkpoints. If it holds some of the same run, training resumes from the latest.
       checkpoint_every: epochs between checkpoints; None for a twentieth of them.
@@ -120,7 +120,7 @@ def fit_ensemble(
 
 
 class _Intervals:
-    """When something is due on the host: every so many epochs and at the end."""
+    """When something is due on the host: at regular intervals of epochs and at the end."""
 
     def __init__(self, epochs: int, callback_every: int | None, checkpoint_every: int | None) -> None:
         for name, every in (("callback_every", callback_every), ("checkpoint_every", checkpoint_every)):
@@ -155,7 +155,7 @@ def _drive(
     callback: Callable[[Progress], Any] | None,
     store: Checkpoints | None,
 ) -> bool:
-    """Advance to the end, in chunks of epochs if anybody is looking; return whether Ctrl-C ended it."""
+    """Advance to the end, in chunks if a bar, callback or checkpoint needs them; return whether Ctrl-C ended it."""
     alone = jax.process_count() == 1  # several processes must agree on where chunks end, and their clocks do not
     watched = bool(bar or callback or store)
     length = intervals.epochs if alone and not watched else 1 if alone else max(1, intervals.epochs // 100)

@@ -42,7 +42,7 @@ class Checkpoints:
 
     @deferred()
     def save(self, epoch: int, leaves: list[np.ndarray]) -> None:
-        """Write the arrays of a state after so many epochs; the two latest are kept. A full disk only warns."""
+        """Write the arrays of the state after an epoch; the two latest are kept. A full disk only warns."""
         if epoch in self._manager.all_steps():
             return
         args = self._ocp.args.Composite(

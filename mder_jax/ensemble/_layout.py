@@ -20,7 +20,7 @@ _programs: dict[tuple[str, tuple[Any, ...]], Callable[..., Any]] = {}
 
 
 def mesh_of(devices: Sequence[jax.Device] | None, most: int | None = None) -> Mesh:
-    """The devices, None for all, as a mesh with one axis; in one process at most so many of them."""
+    """The devices, None for all, as a mesh with one axis; within one process at most the given number."""
     chosen = list(jax.devices() if devices is None else np.asarray(devices, object).ravel())
     if not all(isinstance(device, jax.Device) for device in chosen):
         raise TypeError(f"devices must be a list such as jax.devices(), or None for all; got {devices!r:.60}")

@@ -30,7 +30,7 @@ class Run:
         self.seconds = 0.0
 
     def start(self, store: Checkpoints | None = None) -> None:
-        """Compile, and make initial parameters or take those of the latest checkpoint."""
+        """Compile, and make initial parameters or restore those of the latest checkpoint."""
         layout, job = self.layout, self.job
         self._own, self._shared = layout.spread(job.own), layout.everywhere(job.shared)
         keys = layout.spread(job.key_data)

@@ -93,7 +93,7 @@ def mlp(
 def from_linen(module: Any, link: Callable[[Any], Any] | None = None, rngs: Sequence[str] = ("dropout",)) -> Network:
     """A `Network` of a Flax Linen module. Its parameters are trained; other collections (batch statistics) raise.
 
-    A module whose ``__call__`` takes ``train``, ``training`` or ``deterministic`` is called accordingly.
+    A module whose ``__call__`` accepts ``train``, ``training`` or ``deterministic`` is called accordingly.
 
     Args:
       module: called as ``module(x)`` on a batch of rows.

@@ -38,8 +38,8 @@ def fit(
       network: see `Network`.
       loss: ``loss(network output, y) -> (rows,)``, one value per row, not reduced.
       X: inputs, (N, ...).
-      Y: targets, (N, ...); what a NaN means is the loss's affair.
-      optimizer: any of optax; ``optax.chain(optax.clip_by_global_norm(1.0), optax.adam(1e-3))`` clips gradients.
+      Y: targets, (N, ...); NaN is passed to the loss.
+      optimizer: any Optax optimizer; ``optax.chain(optax.clip_by_global_norm(1.0), optax.adam(1e-3))`` clips gradients.
       epochs: passes over the data.
       batch_size: rows of a minibatch, the last of an epoch may be smaller; None for all.
       steps_per_epoch: minibatches that count as one epoch; None for one pass over the data.

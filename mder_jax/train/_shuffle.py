@@ -19,15 +19,15 @@ class Shuffle(NamedTuple):
 
 
 def rounds_for(largest: int) -> int:
-    """Rounds for so many places: none should never move, which each does with probability 2^-rounds."""
+    """Rounds for this many places, enough that each place moves: it stays with probability 2^-rounds."""
     return max(FEWEST_ROUNDS, (10 * largest - 1).bit_length())
 
 
 def shuffle_of_pass(seed: Array, number: Array, size: Array, rounds: int) -> Shuffle:
     """The shuffle for a pass over the data. Its bits are a hash: a generator's would cost more than the shuffle.
 
-    `rounds` is enough for the largest size; of them a smaller one needs, and uses, the first ones only, so that it is
-    shuffled alike whatever the largest is.
+    `rounds` is enough for the largest size. A smaller size uses only the first of them, so its shuffle does not depend
+    on the largest size.
     """
     round_number = jnp.arange(rounds, dtype=jnp.uint32)
     base = _mixed(_mixed(number.astype(jnp.uint32) ^ seed[0]) ^ seed[1])

@@ -15,12 +15,12 @@ from mder_jax._checks import is_key
 from mder_jax.train._shuffle import rounds_for, shuffle_of_pass, shuffled
 from mder_jax.train.problem import Data, Problem, Settings
 
-# Validation data go through in blocks of a minibatch, but of at least so many rows.
+# Validation rows are evaluated in blocks of a minibatch, but of at least this many rows.
 VALIDATION_ROWS = 1024
 
 
 class Plan(NamedTuple):
-    """Which rows a run trains on: the first `size` of `rows` (None: of the data as they stand)."""
+    """Which rows a run trains on: the first `size` of `rows` (None: of the data in their order)."""
 
     rows: Array | None
     size: Array

@@ -24,7 +24,7 @@ class Settings(NamedTuple):
       steps_per_epoch: minibatches that count as one epoch. None: as many as there are, so that an epoch is one pass.
         With a number, runs on data of different size make equally many steps, each going round its own data.
       bootstrap: train on as many rows drawn with replacement, once for the run.
-      patience: stop when the validation loss has not improved for so many epochs. None: never.
+      patience: epochs without a better validation loss after which to stop; None for never.
     """
 
     epochs: int
@@ -190,7 +190,7 @@ def check_problem(problem: Problem, data: Data, key: Array) -> None:
 
 
 def _shapes_of(name: str, function: Callable[..., Any], *arguments: Any) -> Any:
-    """What a function of the user would return; if it cannot take arrays of these shapes, the error says so."""
+    """What a user's function would return; an error if it does not accept arrays of these shapes."""
     try:
         return jax.eval_shape(function, *arguments)
     except (TypeError, ValueError) as error:
