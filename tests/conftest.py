@@ -1,8 +1,15 @@
+import os
+import pathlib
+
 import jax
 import pytest
 from hypothesis import HealthCheck, settings
 
 from mder_jax.ensemble import clear_programs
+
+# A process that a test starts, in whatever folder, imports this checkout.
+ROOT = pathlib.Path(__file__).parent.parent
+os.environ["PYTHONPATH"] = os.pathsep.join(filter(None, [str(ROOT), os.environ.get("PYTHONPATH")]))
 
 # Strict on purpose: double precision is there, nothing is promoted or broadcast that the code does not spell out.
 jax.config.update("jax_enable_x64", True)

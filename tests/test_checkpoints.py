@@ -14,9 +14,9 @@ import jax.numpy as jnp
 import numpy as np
 import optax
 import pytest
-from cases import long
 
 import mder_jax as mder
+from tests.support.cases import long
 
 KEY = jax.random.key(1)
 RNG = np.random.default_rng(0)

@@ -13,7 +13,6 @@ import jax.numpy as jnp
 import numpy as np
 import optax
 import pytest
-from pages import Page, browser_messages, needs_browser
 
 import mder_jax
 from experiments import speed
@@ -21,6 +20,7 @@ from experiments.__main__ import main
 from experiments.harness import claims, command_options, execute, report_page, statistics, storage, training
 from experiments.harness.study import STUDIES, find
 from experiments.paper.misprints import MISPRINTS
+from tests.support.pages import Page, browser_messages, needs_browser
 
 ROOT = pathlib.Path(__file__).parent.parent
 TINY = ["--parts", "evidence", "--points", "40", "--sizes", "1", "2", "--repeats", "1", "--compile-up-to", "0"]

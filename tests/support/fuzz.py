@@ -1,7 +1,7 @@
 """Fuzzed calls of every public function: each returns what it promises, or refuses with a message of its own.
 
-    python -m tests.fuzz --cases 100000 --seed 0          # everything: a table, and the numbers of faulty cases
-    python -m tests.fuzz --only metrics.crps --case 17    # one case again: its arguments, and what happens
+    python -m tests.support.fuzz --cases 100000 --seed 0          # everything: a table, and the numbers of faulty cases
+    python -m tests.support.fuzz --only metrics.crps --case 17    # one case again: its arguments, and what happens
 
 A line of `FUNCTIONS` tells how a valid call is made; then some of its arguments are spoilt. Cases of even number run
 with double precision and strict promotion, as the tests do, the others with JAX as it comes. Every other call is only
