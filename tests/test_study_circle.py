@@ -9,7 +9,8 @@ from experiments.harness import storage
 from experiments.harness.claims import by_id
 from experiments.paper import circle, circle_recipe
 from experiments.paper.circle_recipe import GRID
-from tests.support.studies import claims_and_figures, line
+from tests.support.figures import line
+from tests.support.studies import claims_and_figures
 
 
 def made(members=40, drop=5.0, wrong=0.0, seed=0):

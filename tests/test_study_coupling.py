@@ -12,7 +12,8 @@ from experiments.harness import storage
 from experiments.harness.claims import FAILS, HOLDS, by_id
 from experiments.paper import circle_recipe, coupling
 from experiments.paper.coupling.statistics import matching_r
-from tests.support.studies import claims_and_figures, line
+from tests.support.figures import line
+from tests.support.studies import claims_and_figures
 
 CONFIG = coupling.Config(r=(0.5, 1.0, 20.0), members=2, epochs=3, points=60, fresh=50)
 

@@ -12,7 +12,8 @@ from experiments.harness.claims import FAILS, by_id
 from experiments.paper import cubic
 from experiments.paper.cubic import statistics
 from experiments.paper.cubic.statistics import GRID, KINDS, METHODS
-from tests.support.studies import claims_and_figures, line
+from tests.support.figures import line
+from tests.support.studies import claims_and_figures
 
 SCALE = 25.0
 

@@ -13,7 +13,8 @@ from experiments.paper import degeneration
 from experiments.paper.degeneration import manifold, training
 from experiments.paper.degeneration.manifold import DF, FACTOR, WIDTH
 from experiments.paper.degeneration.statistics import DEFINITIONS, null_counts
-from tests.support.studies import claims_and_figures, line
+from tests.support.figures import line
+from tests.support.studies import claims_and_figures
 
 KAPPA = np.array([1e-3, 0.7, 50.0])
 TINY = {"grid": 9, "hessians": 3, "examples": 50, "members": 3, "epochs": 60, "points": 20, "records": 4}

@@ -13,7 +13,8 @@ from experiments.harness.claims import FAILS, HOLDS, IN_PART
 from experiments.paper import brute_force, evidence, printed_formulas as paper
 from experiments.paper.evidence import checks
 from experiments.paper.printed_formulas import Prior
-from tests.support.studies import claims_and_figures, line
+from tests.support.figures import line
+from tests.support.studies import claims_and_figures
 
 
 @pytest.fixture(scope="module")

@@ -10,7 +10,8 @@ from experiments.harness.claims import FAILS, HOLDS, by_id
 from experiments.paper import gaussian_fit
 from experiments.paper.gaussian_fit import statistics
 from experiments.paper.gaussian_fit.statistics import GAP, GRID, IN_GAP
-from tests.support.studies import claims_and_figures, line
+from tests.support.figures import line
+from tests.support.studies import claims_and_figures
 
 
 @pytest.fixture(scope="module")

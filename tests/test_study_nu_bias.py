@@ -14,7 +14,8 @@ from experiments.paper import nu_bias
 from experiments.paper.nu_bias import fits as fitting, statistics
 from experiments.paper.nu_bias.claims import above
 from experiments.paper.student_fits import integrals
-from tests.support.studies import claims_and_figures, line
+from tests.support.figures import line
+from tests.support.studies import claims_and_figures
 
 
 @pytest.fixture(autouse=True, scope="module")

@@ -11,7 +11,8 @@ from experiments.harness import storage
 from experiments.harness.claims import FAILS, HOLDS, IN_PART, OPEN, by_id
 from experiments.paper import circle_recipe, sample_size
 from experiments.paper.sample_size import statistics
-from tests.support.studies import claims_and_figures, line
+from tests.support.figures import line
+from tests.support.studies import claims_and_figures
 
 SIZES, DATA_SETS, MEMBERS, T = [50, 300, 30_000], 3, 2, len(circle_recipe.GRID)
 CONFIG = sample_size.Config(sizes=(250, 350), data_sets=2, members=1, epochs=3, fresh=40)

@@ -9,7 +9,8 @@ from experiments.harness.claims import by_id
 from experiments.paper import student_fits
 from experiments.paper.student_fits import integrals
 from experiments.paper.student_fits.statistics import PRINTED_SIGMA
-from tests.support.studies import claims_and_figures, line
+from tests.support.figures import line
+from tests.support.studies import claims_and_figures
 
 
 @pytest.fixture(scope="module")

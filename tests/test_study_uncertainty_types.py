@@ -12,7 +12,8 @@ from experiments.harness.claims import FAILS, HOLDS, OPEN, by_id
 from experiments.paper import uncertainty_types
 from experiments.paper.uncertainty_types.claims import is_steady, sample_size_claims
 from experiments.paper.uncertainty_types.statistics import GRID, LOOKED_AT, slope, stds
-from tests.support.studies import claims_and_figures, line
+from tests.support.figures import line
+from tests.support.studies import claims_and_figures
 
 CONFIG = uncertainty_types.Config(data_sets=3, members=2, repeats=(5, 400), epochs=250)
 

@@ -1,4 +1,4 @@
-"""What every study of the paper must make of its results, and the numbers that a figure shows."""
+"""What every study of the paper must make of its results."""
 
 import collections
 import json
@@ -7,6 +7,7 @@ import pathlib
 import numpy as np
 
 from experiments.harness.claims import FAILS, HOLDS, IN_PART, OPEN, by_id
+from tests.support.figures import drawn
 
 LEDGER = pathlib.Path(__file__).parents[2] / "experiments" / "results" / "ledger.json"
 CLAIMS = collections.Counter(row["study"] for row in json.loads(LEDGER.read_text()))
@@ -26,18 +27,3 @@ def claims_and_figures(study, results):
             assert drawn(axes).size > 0 and np.isfinite(drawn(axes)).all(), label
             assert axes.get_ylabel() or axes.get_title(), label
     return claims, figures
-
-
-def drawn(axes):
-    """All coordinates of lines, points, areas and bars, (N, 2)."""
-    lines = [line.get_xydata() for line in axes.lines]
-    points = [part.get_offsets() for part in axes.collections]
-    areas = [path.vertices for part in axes.collections for path in part.get_paths() if len(part.get_offsets()) < 2]
-    bars = [bar.get_path().vertices + bar.get_xy() for bar in axes.patches if hasattr(bar, "get_xy")]
-    return np.concatenate([np.asarray(part, float).reshape(-1, 2) for part in (*lines, *points, *areas, *bars)])
-
-
-def line(axes, label):
-    """The y of the line with this label."""
-    (found,) = [line.get_ydata() for line in axes.lines if line.get_label() == label]
-    return np.asarray(found, float)
