@@ -258,9 +258,9 @@ def test_the_whole_ledger(tmp_path):
     ledger = json.loads((out / "ledger.json").read_text())
     in_paper = {name for name, entry in STUDIES.items() if entry.in_paper}
     assert {row["study"] for row in ledger} == in_paper
-    verdicts = {row["claim"]: row["verdict"] for row in ledger}
+    verdicts = {row["id"]: row["verdict"] for row in ledger}
     assert set(verdicts.values()) <= {claims.HOLDS, claims.IN_PART, claims.FAILS, claims.OPEN}
-    assert verdicts["ν falls significantly towards the centre of t, where data are sparse"] == "holds"
+    assert verdicts["circle.nu_falls"] == "holds"
     for name in in_paper:
         labels = {path.stem for path in out.glob(f"{name}_*.png")}
         assert labels == {f"{name}_{label}" for label in find(name).CAPTIONS}
