@@ -1,8 +1,15 @@
+import os
+import pathlib
+
 import jax
 import pytest
 from hypothesis import HealthCheck, settings
 
 from mder_jax.ensemble import clear_programs
+
+# A process that a test starts, in whatever folder, imports this checkout.
+ROOT = pathlib.Path(__file__).parent.parent
+os.environ["PYTHONPATH"] = os.pathsep.join(filter(None, [str(ROOT), os.environ.get("PYTHONPATH")]))
 
 # Strict on purpose: double precision is there, nothing is promoted or broadcast that the code does not spell out.
 jax.config.update("jax_enable_x64", True)
@@ -10,10 +17,18 @@ jax.config.update("jax_num_cpu_devices", 2)
 jax.config.update("jax_numpy_dtype_promotion", "strict")
 jax.config.update("jax_numpy_rank_promotion", "raise")
 
-# A tenth less time to compile, in this process only: what is started from here runs as users have it.
+# Programs are compiled twice as fast as users have them, in this process only, and kept from run to run. What tests start
+# shares a second cache. To test with the optimisations of users: XLA_FLAGS=--xla_backend_optimization_level=3 pytest
+CACHE = ROOT / ".pytest_cache" / "xla"
 with pytest.MonkeyPatch.context() as patch:
-    patch.setenv("XLA_FLAGS", "--xla_backend_optimization_level=1")
+    if "XLA_FLAGS" not in os.environ:
+        patch.setenv("XLA_FLAGS", "--xla_backend_optimization_level=0 --xla_cpu_use_fusion_emitters=false")
+    jax.config.update("jax_compilation_cache_dir", str(CACHE / "tests"))
+    jax.config.update("jax_persistent_cache_min_compile_time_secs", 0.0)
+    jax.config.update("jax_persistent_cache_min_entry_size_bytes", -1)
     jax.devices()
+os.environ["JAX_COMPILATION_CACHE_DIR"] = str(CACHE / "processes")
+os.environ["JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS"] = "0.02"
 
 # The same examples every time, however long they take.
 settings.register_profile("same", derandomize=True, deadline=None, suppress_health_check=[HealthCheck.too_slow])

@@ -6,7 +6,6 @@ import numpy as np
 import pytest
 import scipy.optimize
 import scipy.stats
-from cases import factors, long
 
 import mder_jax as mder
 from mder_jax.calibration import (
@@ -19,6 +18,7 @@ from mder_jax.calibration import (
 )
 from mder_jax.calibration._scale_search import PRIOR_SD
 from mder_jax.mixture import Mixture
+from tests.support.cases import factors, long
 
 
 def student(rows, n=2, df=8.0, seed=0):

@@ -8,12 +8,12 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 import scipy.stats
-from cases import long
 
 import mder_jax as mder
 from mder_jax import MDERRegressor, calibration
 from mder_jax.calibration import conformal_radius, rows_needed
 from mder_jax.estimator import _calibration
+from tests.support.cases import long
 
 CALIBRATIONS, ROWS, NEW = 500, 29, 20
 

@@ -25,6 +25,7 @@ from mder_jax import MDERRegressor, Mixture, StudentT
 from mder_jax.ensemble.forward import Forward
 from mder_jax.estimator._standardizer import standardizer_of
 from mder_jax.estimator.results import Region
+from tests.support.figures import drawn
 
 SMALL = {"hidden_layer_sizes": (16,), "members": 3, "max_iter": 40, "learning_rate_init": 0.02, "random_state": 0}
 
@@ -417,9 +418,20 @@ def test_predictions_do_not_depend_on_company(model):
 @pytest.mark.slow
 def test_pictures(model):
     X, Y = table(rows=60, seed=8)
-    for kind in ("calibration", "pit", "predicted_observed", "sparsification", "ellipses"):
-        assert model.plot(X, Y, kind).get_xlabel()
-    assert "joint" in model.plot(X, Y, "pit", joint=True).get_xlabel()
+    with jax.enable_x64(True):
+        prediction = model.predict_dist(X)
+    for kind, options in (
+        ("calibration", {}),
+        ("pit", {}),
+        ("pit", {"joint": True}),
+        ("predicted_observed", {"target": 1}),
+        ("sparsification", {}),
+    ):
+        ours, expected = model.plot(X, Y, kind, **options), getattr(mder.plotting, kind)(Y, prediction, **options)
+        assert ours.get_xlabel() == expected.get_xlabel() != "" and ours.get_ylabel() == expected.get_ylabel() != ""
+        np.testing.assert_allclose(drawn(ours), drawn(expected), rtol=1e-6, err_msg=kind)
+    ellipses = drawn(model.plot(X, Y, "ellipses"))
+    np.testing.assert_allclose(ellipses, drawn(mder.plotting.ellipses(prediction, y=Y)), rtol=1e-6)
     with pytest.raises(ValueError, match="kind must be 'calibration', 'pit'"):
         model.plot(X, Y, "pie")
 

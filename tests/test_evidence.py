@@ -1,6 +1,5 @@
 """The evidence: against mpmath over the whole box, the Gaussian limit, integration, and its symmetries."""
 
-import exact
 import jax
 import jax.numpy as jnp
 import mpmath
@@ -8,10 +7,11 @@ import numpy as np
 import pytest
 import scipy.optimize
 import scipy.stats
-from cases import factors, long
 from hypothesis import given, settings, strategies as st
 
 import mder_jax as mder
+from tests.support import exact
+from tests.support.cases import factors, long
 
 SIZES = (1, 2, 3, 5, 8, 16, 32)
 

@@ -13,7 +13,6 @@ import jax.numpy as jnp
 import numpy as np
 import optax
 import pytest
-from pages import Page, browser_messages, needs_browser
 
 import mder_jax
 from experiments import speed
@@ -21,6 +20,7 @@ from experiments.__main__ import main
 from experiments.harness import claims, command_options, execute, report_page, statistics, storage, training
 from experiments.harness.study import STUDIES, find
 from experiments.paper.misprints import MISPRINTS
+from tests.support.pages import Page, browser_messages, needs_browser
 
 ROOT = pathlib.Path(__file__).parent.parent
 TINY = ["--parts", "evidence", "--points", "40", "--sizes", "1", "2", "--repeats", "1", "--compile-up-to", "0"]
@@ -258,9 +258,9 @@ def test_the_whole_ledger(tmp_path):
     ledger = json.loads((out / "ledger.json").read_text())
     in_paper = {name for name, entry in STUDIES.items() if entry.in_paper}
     assert {row["study"] for row in ledger} == in_paper
-    verdicts = {row["claim"]: row["verdict"] for row in ledger}
+    verdicts = {row["id"]: row["verdict"] for row in ledger}
     assert set(verdicts.values()) <= {claims.HOLDS, claims.IN_PART, claims.FAILS, claims.OPEN}
-    assert verdicts["ν falls significantly towards the centre of t, where data are sparse"] == "holds"
+    assert verdicts["circle.nu_falls"] == "holds"
     for name in in_paper:
         labels = {path.stem for path in out.glob(f"{name}_*.png")}
         assert labels == {f"{name}_{label}" for label in find(name).CAPTIONS}

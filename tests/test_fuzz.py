@@ -5,14 +5,14 @@ import subprocess
 import sys
 from pathlib import Path
 
-import fuzz
 import jax
 import pytest
 
 import mder_jax
+from tests.support import fuzz
 
 # What needs no case: it calls a function of the user, prints, has no argument, or is lax.dot_general by another name.
-NOT_CALLED = {"PerMember.of", "cli.main", "ensemble.clear_programs", "networks.row_dot_general"}
+NOT_CALLED = {"PerMember.of", "Ensemble.forward", "cli.main", "ensemble.clear_programs", "networks.row_dot_general"}
 QUICK = {name: target for name, target in fuzz.targets().items() if "slow" not in target.notes}
 
 
@@ -63,6 +63,6 @@ def test_some_fuzzed_calls(name, own_folder):
 
 @pytest.mark.slow
 def test_a_hundred_thousand_fuzzed_calls():
-    command = [sys.executable, "-m", "tests.fuzz", "--cases", "100000"]
+    command = [sys.executable, "-m", "tests.support.fuzz", "--cases", "100000"]
     done = subprocess.run(command, cwd=Path(__file__).parent.parent, capture_output=True, text=True)
     assert done.returncode == 0, done.stdout

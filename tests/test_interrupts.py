@@ -2,13 +2,11 @@
 
 import json
 import os
-import pathlib
 import signal
 import subprocess
 import sys
 from concurrent.futures import ThreadPoolExecutor
 
-import interrupting
 import jax
 import numpy as np
 import optax
@@ -16,8 +14,8 @@ import pytest
 
 import mder_jax as mder
 from mder_jax import _interrupts, cli
+from tests.support import interrupting
 
-HERE = pathlib.Path(__file__).parent
 MANAGER = "orbax.checkpoint:CheckpointManager."
 TRAIN = ["train", "t.csv", "--targets", "y,z", "--members", "2", "--hidden", "8", "--epochs", "6", "--calibrate", "0.3"]
 
@@ -31,13 +29,14 @@ def folder(tmp_path):
 
 
 def environment(folder):
-    return {**os.environ, "XDG_CACHE_HOME": str(folder.parent / "cache"), "JAX_NUM_CPU_DEVICES": "1"}
+    cache = {"JAX_COMPILATION_CACHE_DIR": str(folder.parent / "cache")}  # its entries may be cut short
+    return {**os.environ, **cache, "JAX_NUM_CPU_DEVICES": "1"}
 
 
 @pytest.fixture
 def run(folder, tmp_path_factory):
     """A command in a process of its own, with a Ctrl-C at a moment: exit code, standard output, standard error."""
-    command = [sys.executable, HERE / "interrupting.py", tmp_path_factory.mktemp("said")]
+    command = [sys.executable, "-m", "tests.support.interrupting", tmp_path_factory.mktemp("said")]
     pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "text": True}
     with subprocess.Popen(command, cwd=folder, env=environment(folder), **pipes) as process:
 
@@ -95,7 +94,7 @@ def test_training_goes_on_after_ctrl_c_at_any_moment(run, folder):
 
 COUNTED = """
 import json, sys
-import interrupting
+from tests.support import interrupting
 code, calls = interrupting.perform(*json.loads(sys.argv[1]))
 print(calls)
 sys.exit(code)
@@ -115,12 +114,11 @@ def busy():
 @pytest.mark.slow
 def test_training_goes_on_after_ctrl_c_at_random_moments(folder, busy):
     """A moment is how many functions have been called since the command took over Ctrl-C, which no clock changes."""
-    paths = {"PYTHONPATH": os.pathsep.join([str(HERE), *filter(None, [os.environ.get("PYTHONPATH")])])}
 
     def run(out, calls):
         moment = json.dumps([[*TRAIN, "--out", out], ["mder_jax.cli:_answer", 0, calls]])
         command = [sys.executable, "-c", COUNTED, moment]
-        done = subprocess.run(command, cwd=folder, env=environment(folder) | paths, capture_output=True, text=True)
+        done = subprocess.run(command, cwd=folder, env=environment(folder), capture_output=True, text=True)
         return done.returncode, done.stdout, done.stderr
 
     code, said, error = run("whole.mder", 0)  # which never comes

@@ -6,10 +6,10 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from cases import factors, long
 from jax.test_util import check_grads
 
 from mder_jax import linalg
+from tests.support.cases import factors, long
 
 SIZES = (1, 2, 3, 4, 5, 8, 9, 17, 32)
 

@@ -6,10 +6,10 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from cases import long
 
 import mder_jax as mder
 from mder_jax.links import LOG_DIAGONAL_BOUND
+from tests.support.cases import long
 
 
 def test_the_papers_transformation_for_two_targets():

@@ -10,12 +10,12 @@ import pytest
 import scipy.stats
 import scoringrules
 import uncertainty_toolbox
-from cases import factors, long
 
 import mder_jax as mder
 from mder_jax import metrics
 from mder_jax.metrics import scores
 from mder_jax.mixture import Mixture
+from tests.support.cases import factors, long
 
 NAN = np.nan
 KEY = jax.random.key(7)

@@ -6,10 +6,10 @@ import numpy as np
 import pytest
 import scipy.optimize
 import scipy.stats
-from cases import factors, long
 
 import mder_jax as mder
 from mder_jax.mixture import Mixture
+from tests.support.cases import factors, long
 
 DFS = (2.5, 4.0, 7.0, np.inf, 30.0)
 

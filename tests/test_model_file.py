@@ -10,11 +10,11 @@ import sys
 import jax
 import numpy as np
 import pytest
-from cases import long
 from safetensors.numpy import save as as_safetensors
 
 from mder_jax import MDERRegressor, persistence
 from mder_jax.persistence import ModelFileError
+from tests.support.cases import long
 
 
 @pytest.fixture(scope="module")

@@ -4,13 +4,13 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from cases import long
 from flax import linen as nn, nnx
 from scipy import stats
 
 import mder_jax as mder
 from mder_jax.networks import row_dot_general
 from mder_jax.networks._dense import row_product
+from tests.support.cases import long
 
 KEY = jax.random.key(0)
 SERIES = jnp.asarray(np.random.default_rng(0).normal(size=(5, 8, 2)), jnp.float32)

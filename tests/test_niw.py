@@ -9,10 +9,10 @@ import numpy as np
 import numpyro.distributions as numpyro_dist
 import pytest
 import scipy.stats
-from cases import factors, long
 
 import mder_jax as mder
 from mder_jax import nig
+from tests.support.cases import factors, long
 
 
 def example(n, batch=(), seed=0, nu=None):

@@ -8,12 +8,12 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from cases import factors
-from pages import Page, browser_messages, needs_browser
 
 import mder_jax as mder
 from mder_jax import metrics
 from mder_jax.cli import _report_page
+from tests.support.cases import factors
+from tests.support.pages import Page, browser_messages, needs_browser
 
 SCRIPT = "<script>alert('x')</script>"
 

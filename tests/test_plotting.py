@@ -9,7 +9,6 @@ import matplotlib.pyplot as plt
 import numpy as np
 import pytest
 import scipy.stats
-from cases import factors
 from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure
 from matplotlib.path import Path
@@ -17,6 +16,7 @@ from matplotlib.path import Path
 import mder_jax as mder
 from mder_jax import plotting
 from mder_jax.plotting import _drawing
+from tests.support.cases import factors
 
 N, n = 40, 3
 

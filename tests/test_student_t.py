@@ -6,9 +6,9 @@ import numpy as np
 import numpyro.distributions as numpyro_dist
 import pytest
 import scipy.stats
-from cases import factors, long
 
 import mder_jax as mder
+from tests.support.cases import factors, long
 
 
 def example(n, df=4.5, batch=(), seed=0):

@@ -11,7 +11,6 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from cases import long
 from scipy import stats
 from sklearn.linear_model import Ridge, RidgeCV
 
@@ -32,6 +31,7 @@ from experiments.benchmark import (
     summary,
 )
 from experiments.harness import storage
+from tests.support.cases import long
 
 SMALL = ["--splits", "2", "--steps", "60", "--members", "2", "--small-members", "2", "--workers", "1", "--no-cache"]
 

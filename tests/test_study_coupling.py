@@ -12,6 +12,8 @@ from experiments.harness import storage
 from experiments.harness.claims import FAILS, HOLDS, by_id
 from experiments.paper import circle_recipe, coupling
 from experiments.paper.coupling.statistics import matching_r
+from tests.support.figures import line
+from tests.support.studies import claims_and_figures
 
 CONFIG = coupling.Config(r=(0.5, 1.0, 20.0), members=2, epochs=3, points=60, fresh=50)
 
@@ -142,5 +144,7 @@ def test_saved_results_can_be_told_and_drawn(results, tmp_path):
     loaded = storage.load(tmp_path, "coupling")["results"]
     text = coupling.report(loaded)
     assert "r = 20" in text and "free κ from 8" in text and len(text.splitlines()) == 7
-    assert len(by_id(coupling.claims(loaded))) == 9
-    assert set(coupling.plot(loaded)) == set(coupling.CAPTIONS) == {"over_r"}
+    nll, nu, _, kappa = claims_and_figures(coupling, loaded)[1]["over_r"].axes
+    np.testing.assert_allclose(line(nll, "fresh data"), results["fresh"][:3].mean(1))
+    np.testing.assert_allclose(line(nu, "ends (dense)"), results["nu"][:3, :, circle_recipe.NEAR_ENDS].mean((1, 2)))
+    np.testing.assert_allclose(line(kappa, "free κ, from 8"), np.median(results["kappa"][4], axis=-1).mean())

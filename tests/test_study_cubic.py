@@ -12,6 +12,8 @@ from experiments.harness.claims import FAILS, by_id
 from experiments.paper import cubic
 from experiments.paper.cubic import statistics
 from experiments.paper.cubic.statistics import GRID, KINDS, METHODS
+from tests.support.figures import line
+from tests.support.studies import claims_and_figures
 
 SCALE = 25.0
 
@@ -138,7 +140,11 @@ def test_claims_follow_from_the_numbers(results):
 
 
 def test_figures_and_report(results):
-    assert len(cubic.claims(results)) == 9
-    assert set(cubic.plot(results)) == set(cubic.CAPTIONS)
+    _, figures = claims_and_figures(cubic, results)
+    for axes, kappa in zip(figures["kappa"].axes, results["grid"]["kappa"], strict=False):
+        np.testing.assert_array_equal([one.get_ydata() for one in axes.lines], kappa)
+    for axes, method in zip(figures["methods"].axes, METHODS, strict=True):
+        mean = statistics.parts_of(method, results["grid"])["mean"][0]
+        np.testing.assert_array_equal(line(axes, "mean"), mean)
     assert "0 of 12 networks became non-finite" in cubic.report(results)
     assert results["grid"]["mean"].shape == (4, 3, len(GRID))

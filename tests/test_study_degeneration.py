@@ -13,6 +13,8 @@ from experiments.paper import degeneration
 from experiments.paper.degeneration import manifold, training
 from experiments.paper.degeneration.manifold import DF, FACTOR, WIDTH
 from experiments.paper.degeneration.statistics import DEFINITIONS, null_counts
+from tests.support.figures import line
+from tests.support.studies import claims_and_figures
 
 KAPPA = np.array([1e-3, 0.7, 50.0])
 TINY = {"grid": 9, "hessians": 3, "examples": 50, "members": 3, "epochs": 60, "points": 20, "records": 4}
@@ -133,12 +135,16 @@ def test_float32_is_right_far_beyond_the_least_kappa_of_the_link(results):
 
 
 def test_rows_figures_and_text_follow_from_saved_results(results):
-    claims = by_id(degeneration.claims(results))
-    assert len(claims) == 12
+    claims, figures = claims_and_figures(degeneration, results)
     assert claims["degeneration.in_practice"].verdict == IN_PART
     exact = [claim for claim in claims.values() if claim.paper]
     assert len(exact) == 6 and all(claim.verdict == HOLDS for claim in exact)
-    assert set(degeneration.plot(results)) == set(degeneration.CAPTIONS)
+    loss, eigenvalues = figures["manifold"].axes
+    np.testing.assert_array_equal(line(loss, "λ = 0.1, Φ = 2κ + α"), 0.1 * results["loss"]["amini2020"])
+    coupled = [np.abs(row["coupled_eigenvalues"][:, 0]) for row in results["targets"] if row["n"] == 1]
+    np.testing.assert_array_equal(line(eigenvalues, "n = 1, ν = rκ"), *coupled)
+    over_epochs, _ = figures["training"].axes
+    np.testing.assert_array_equal(line(over_epochs, "λ = 1"), np.median(results["training"]["kappa"][2], axis=0))
     assert "null [1], with nu = r kappa [0]" in degeneration.report(results)
 
 

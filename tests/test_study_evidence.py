@@ -9,10 +9,12 @@ from scipy import stats
 
 import mder_jax as mder
 from experiments.harness import command_options, storage
-from experiments.harness.claims import FAILS, HOLDS, IN_PART, by_id
+from experiments.harness.claims import FAILS, HOLDS, IN_PART
 from experiments.paper import brute_force, evidence, printed_formulas as paper
 from experiments.paper.evidence import checks
 from experiments.paper.printed_formulas import Prior
+from tests.support.figures import line
+from tests.support.studies import claims_and_figures
 
 
 @pytest.fixture(scope="module")
@@ -86,10 +88,13 @@ def test_errors_would_be_noticed(cases):
 
 
 def test_rows_figures_and_text_follow_from_saved_results(results):
-    verdicts = {name: claim.verdict for name, claim in by_id(evidence.claims(results)).items()}
-    assert len(verdicts) == 10 and list(verdicts.values()).count(HOLDS) == 8
+    claims, figures = claims_and_figures(evidence, results)
+    verdicts = {name: claim.verdict for name, claim in claims.items()}
+    assert list(verdicts.values()).count(HOLDS) == 8
     assert verdicts["evidence.averages"] == FAILS and verdicts["evidence.large_nu"] == IN_PART
-    assert set(evidence.plot(results)) == set(evidence.CAPTIONS)
+    for axes, errors in zip(figures["float32"].axes, ("error_over_nu", "error_over_scale"), strict=True):
+        assert line(axes, "stable form").tolist() == [point["stable"] for point in results[errors]]
+        assert line(axes, "as printed (eq:nll)").tolist() == [point["slogdet"] for point in results[errors]]
     assert "n = 3" in evidence.report(results)
     spoilt = results | {"univariate": 1e-3, "quadrature": results["quadrature"] | {"evidence": 1e-3}}
     assert sum(row.verdict == FAILS for row in evidence.claims(spoilt)) == 3

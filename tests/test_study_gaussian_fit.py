@@ -10,6 +10,8 @@ from experiments.harness.claims import FAILS, HOLDS, by_id
 from experiments.paper import gaussian_fit
 from experiments.paper.gaussian_fit import statistics
 from experiments.paper.gaussian_fit.statistics import GAP, GRID, IN_GAP
+from tests.support.figures import line
+from tests.support.studies import claims_and_figures
 
 
 @pytest.fixture(scope="module")
@@ -83,5 +85,9 @@ def claim(name, results):
 
 
 def test_figures_and_report(results):
-    assert set(gaussian_fit.plot(results)) == set(gaussian_fit.CAPTIONS)
+    _, figures = claims_and_figures(gaussian_fit, results)
+    for axes, mean in zip(figures["gap"].axes, results["mean"], strict=True):
+        np.testing.assert_array_equal(line(axes, "μ"), mean[0])
+    drawn = np.array([one.get_ydata() for one in figures["losses"].axes[0].lines])
+    np.testing.assert_allclose(drawn, statistics.total_loss(results)[[1, 0, 2]].T / 16)  # over-fit, fit, under-fit
     assert "0 networks became non-finite" in gaussian_fit.report(results)

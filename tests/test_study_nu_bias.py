@@ -14,6 +14,8 @@ from experiments.paper import nu_bias
 from experiments.paper.nu_bias import fits as fitting, statistics
 from experiments.paper.nu_bias.claims import above
 from experiments.paper.student_fits import integrals
+from tests.support.figures import line
+from tests.support.studies import claims_and_figures
 
 
 @pytest.fixture(autouse=True, scope="module")
@@ -164,7 +166,13 @@ def test_verdicts_follow_the_numbers():
 
 
 def test_claims_report_and_figures_come_from_saved_results(results):
-    found = by_id(nu_bias.claims(results))
-    assert len(found) == 6 and all(claim.ours and claim.verdict for claim in found.values())
+    _, figures = claims_and_figures(nu_bias, results)
     assert "5 2  2000" in nu_bias.report(results)
-    assert set(nu_bias.plot(results)) == set(nu_bias.CAPTIONS)
+    groups = [statistics.pick(results, size) for size in CONFIG.sizes]
+    (selection,) = figures["selection"].axes
+    kept = [100 * np.mean(group["kept"]) for group in groups]
+    np.testing.assert_allclose(line(selection, "kept by the notebook's rule"), kept)
+    _, widths = figures["multivariate"].axes
+    np.testing.assert_allclose(
+        line(widths, "n = 1"), [np.diff(np.quantile(group["nu"], [0.16, 0.84]))[0] / 5 * 100 for group in groups]
+    )

@@ -11,6 +11,8 @@ from experiments.harness import storage
 from experiments.harness.claims import FAILS, HOLDS, IN_PART, OPEN, by_id
 from experiments.paper import circle_recipe, sample_size
 from experiments.paper.sample_size import statistics
+from tests.support.figures import line
+from tests.support.studies import claims_and_figures
 
 SIZES, DATA_SETS, MEMBERS, T = [50, 300, 30_000], 3, 2, len(circle_recipe.GRID)
 CONFIG = sample_size.Config(sizes=(250, 350), data_sets=2, members=1, epochs=3, fresh=40)
@@ -131,8 +133,11 @@ def test_saved_results_can_be_told_and_drawn(results, tmp_path):
     loaded = storage.load(tmp_path, "sample_size")["results"]
     text = sample_size.report(loaded)
     assert "equal steps" in text and "equal epochs" in text and "   350        9 " in text
-    assert len(by_id(sample_size.claims(loaded))) == 10
-    assert set(sample_size.plot(loaded)) == set(sample_size.CAPTIONS) == {"over_n", "over_t"}
+    _, figures = claims_and_figures(sample_size, loaded)
+    steps = results["budgets"]["steps"]
+    nll, over_t = figures["over_n"].axes[1], figures["over_t"].axes[0]
+    np.testing.assert_allclose(line(nll, "fresh data, equal epochs"), steps["fresh"].mean((1, 2)), rtol=1e-6)
+    np.testing.assert_allclose(line(over_t, "350"), steps["nu"][1].mean((0, 1)), rtol=1e-6)
 
 
 def test_data_are_distinct_points_at_their_angles_and_the_same_again():

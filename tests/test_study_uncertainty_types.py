@@ -12,6 +12,8 @@ from experiments.harness.claims import FAILS, HOLDS, OPEN, by_id
 from experiments.paper import uncertainty_types
 from experiments.paper.uncertainty_types.claims import is_steady, sample_size_claims
 from experiments.paper.uncertainty_types.statistics import GRID, LOOKED_AT, slope, stds
+from tests.support.figures import line
+from tests.support.studies import claims_and_figures
 
 CONFIG = uncertainty_types.Config(data_sets=3, members=2, repeats=(5, 400), epochs=250)
 
@@ -106,8 +108,12 @@ def test_slopes_and_verdicts_of_known_powers():
 
 
 def test_claims_figures_and_report(results):
-    found = by_id(uncertainty_types.claims(results))
-    assert len(found) == 16 and found["uncertainty_types.missed_line"].ours.startswith("100%")
+    found, figures = claims_and_figures(uncertainty_types, results)
+    assert found["uncertainty_types.missed_line"].ours.startswith("100%")
     assert found["uncertainty_types.separation"].verdict == FAILS
-    assert set(uncertainty_types.plot(results)) == set(uncertainty_types.CAPTIONS)
+    for axes, kind in zip(figures["unctypes"].axes, ("flexible", "line"), strict=True):
+        last = [setting for setting, name in enumerate(results["kinds"]) if name == kind][-1]
+        np.testing.assert_array_equal(line(axes, "model"), results["mean"][last, 0])
+    between = [np.median(stds(results, "between", setting)[:, 3]) for setting in (0, 1)]
+    np.testing.assert_allclose(line(figures["size"].axes[2], "between members"), between)
     assert "0 networks became non-finite" in uncertainty_types.report(results)

@@ -1,7 +1,7 @@
 """Fuzzed calls of every public function: each returns what it promises, or refuses with a message of its own.
 
-    python -m tests.fuzz --cases 100000 --seed 0          # everything: a table, and the numbers of faulty cases
-    python -m tests.fuzz --only metrics.crps --case 17    # one case again: its arguments, and what happens
+    python -m tests.support.fuzz --cases 100000 --seed 0          # everything: a table, and the numbers of faulty cases
+    python -m tests.support.fuzz --only metrics.crps --case 17    # one case again: its arguments, and what happens
 
 A line of `FUNCTIONS` tells how a valid call is made; then some of its arguments are spoilt. Cases of even number run
 with double precision and strict promotion, as the tests do, the others with JAX as it comes. Every other call is only
@@ -32,6 +32,7 @@ import jax.numpy as jnp
 import ml_dtypes
 import numpy as np
 import optax
+import sklearn
 from flax import linen, nnx
 from safetensors.numpy import save as as_safetensors
 
@@ -131,11 +132,13 @@ ensemble.predict | rows:four reduce:none devices:none | MN2 | concrete slow pick
 Ensemble.keep | members:indices | | concrete slow any
 devices.use_all_cores,use_compilation_cache | | | concrete picky any
 MDERRegressor.fit | | | 0.1 concrete slow picky any
-MDERRegressor.predict,predict_uncertainty,predict_dist,sample_y,score,log_prob | | | concrete slow
+MDERRegressor.predict,predict_uncertainty,predict_dist,predict_all,sample_y,score,log_prob | | | concrete slow
 MDERRegressor.predict_interval,predict_quantiles | | | concrete slow any
 MDERRegressor.calibrate | method:pull separate:none | | 0.2 concrete slow picky any
 MDERRegressor.plot | | | 0.2 concrete slow any
 MDERRegressor.save,export,load | | | 0.2 concrete slow picky any
+Prediction.uncertainty,distribution | | | 0.1 concrete slow
+Prediction.interval | | | 0.1 concrete slow any
 Region.contains,distance,log_volume | | N | concrete any
 fuzz.fit_with_settings | | | 0.5 concrete picky any
 fuzz.open_model_file | | | concrete slow picky any
@@ -259,6 +262,7 @@ KINDS = {
     "random_state": one_of(0), "sample_weight": numbers("+N"), "extra": one_of({"a": [1]}), "checkpoint": NONE,
     "target_names": NONE, "on_interrupt": one_of("return", "raise"),
     "kind": one_of("calibration", "pit", "predicted_observed", "sparsification", "ellipses"), "directory": NONE,
+    "Prediction.self": lambda rng, axes: fitted().predict_all(np.ones((6, 2))),
     "Region.self": built(Region, numbers("Nn"), triangular("Nnn"), numbers("+N")), "path": one_of("model.mder"),
     "document": one_of({"r": [1.0, None, "a"]}), "arrays": built(lambda a: {"a": a, "b": np.ones(2)}, TABLE),
     "cores": one_of(None, 1), "widths": one_of((2,), [3, 2]), "outputs": TWO, "activation": one_of("relu", "silu"),
@@ -423,6 +427,7 @@ WARNINGS += (".* rows have no finite prediction", ".* are rows of the fit")
 # Arguments that are always given, since the shape of the result depends on them.
 SHAPING = ("shape", "points", "levels", "n", "nu_max")
 SECONDS = 120
+OWN = tuple(os.path.dirname(module.__file__) + os.sep for module in (mder, sklearn))  # whose messages are good
 
 
 class Target(NamedTuple):
@@ -457,7 +462,8 @@ def targets():
         family, _, last = names.rpartition(".")
         own = dict(pair.split(":") for pair in kinds.split())
         for short in last.split(","):
-            name, home = f"{family}.{short}".lstrip("."), {"fuzz": sys.modules[__name__], "Region": mder.estimator}
+            name = f"{family}.{short}".lstrip(".")
+            home = {"fuzz": sys.modules[__name__], "Region": mder.estimator, "Prediction": mder.estimator}
             function = functools.reduce(getattr, name.removeprefix("fuzz.").split("."), home.get(family, mder))
             drawn = {one: kind_of(one, own.get(one), family or short) for one in arguments_of(function)}
             found[name] = Target(name, function, drawn, shapes.split("/"), set(notes.split()))
@@ -510,7 +516,7 @@ def outcome(target, case):
     """The word "returned", the word "refused", or what is wrong."""
     arrays = [leaf for leaf in jax.tree.leaves(case.arguments) if isinstance(leaf, np.ndarray) and leaf.dtype != object]
     before = [array.tobytes() for array in arrays]
-    faulthandler.dump_traceback_later(SECONDS, exit=True)
+    faulthandler.dump_traceback_later(SECONDS)  # shows where it hangs, and waits
     try:
         with warnings.catch_warnings(action="error"):
             for message in WARNINGS:
@@ -533,7 +539,7 @@ def wrong_error(target, error):
         last = last.tb_next
     code = last.tb_frame.f_code
     raised = dis.opname[code.co_code[last.tb_lasti]] == "RAISE_VARARGS"
-    own = raised and any(f"{os.sep}{name}{os.sep}" in code.co_filename for name in ("mder_jax", "sklearn"))
+    own = raised and code.co_filename.startswith(OWN)
     good = own and isinstance(error, ValueError | TypeError) and len(str(error)) >= 10
     return "" if good else f"{type(error).__name__}: {error}"
 
@@ -596,6 +602,8 @@ def run_all(cases, seed, only=None):
         counts[name], seconds[name], faults[name] = counts[name] + found, seconds[name] + spent, faults[name] | wrong
         if sys.stderr.isatty():
             print(f"\r{done} of {len(jobs)} parts, {sum(map(len, faults.values()))} faults", end=" ", file=sys.stderr)
+    for pool in pools:
+        pool.shutdown()
     print(f"{'function':38}{'cases':>8}{'returned':>10}{'refused':>9}{'faults':>8}{'seconds':>9}")
     for name in planned:
         print("{:38}{:8}{:10}{:9}{:8}{:9.1f}".format(name, *counts[name], seconds[name]))
