@@ -1,5 +1,6 @@
 import os
 import pathlib
+import socket
 
 import jax
 import pytest
@@ -17,8 +18,8 @@ jax.config.update("jax_num_cpu_devices", 2)
 jax.config.update("jax_numpy_dtype_promotion", "strict")
 jax.config.update("jax_numpy_rank_promotion", "raise")
 
-# Programs are compiled twice as fast as users have them, in this process only, and kept from run to run. What tests start
-# shares a second cache. To test with the optimisations of users: XLA_FLAGS=--xla_backend_optimization_level=3 pytest
+# In this process programs are compiled in half the time, with fewer optimisations, and kept from run to run. Processes
+# that tests start share a second cache. As users have it: XLA_FLAGS=--xla_backend_optimization_level=3 pytest
 CACHE = ROOT / ".pytest_cache" / "xla"
 with pytest.MonkeyPatch.context() as patch:
     if "XLA_FLAGS" not in os.environ:
@@ -41,3 +42,12 @@ def forget_programs():
     yield
     jax.clear_caches()
     clear_programs()
+
+
+@pytest.fixture
+def free_port():
+    """A port of this machine, held so that no other program is given it; gRPC shares it."""
+    with socket.socket() as held:
+        held.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEPORT, 1)
+        held.bind(("localhost", 0))
+        yield held.getsockname()[1]

@@ -4,7 +4,6 @@ import os
 import pathlib
 import shutil
 import signal
-import socket
 import subprocess
 import sys
 import types
@@ -303,17 +302,13 @@ np.savez(out, params=result.params, train=result.history.train, outputs=mder.pre
 
 
 @pytest.mark.slow
-def test_two_processes_train_the_same_members_as_one(tmp_path):
+def test_two_processes_train_the_same_members_as_one(tmp_path, free_port):
     environment = {**os.environ, "JAX_NUM_CPU_DEVICES": "1"}
     outs = [tmp_path / f"{process}.npz" for process in range(2)]
     shared = str(tmp_path / "checkpoints")
-    with socket.socket() as held:  # so that nobody else is given the port; gRPC may share it
-        held.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEPORT, 1)
-        held.bind(("localhost", 0))
-        port = str(held.getsockname()[1])
-        commands = [[sys.executable, "-c", PROCESS, str(i), port, str(out), shared] for i, out in enumerate(outs)]
-        processes = [subprocess.Popen(command, env=environment) for command in commands]
-        assert [process.wait() for process in processes] == [0, 0]
+    commands = [[sys.executable, "-c", PROCESS, str(i), str(free_port), str(out), shared] for i, out in enumerate(outs)]
+    processes = [subprocess.Popen(command, env=environment) for command in commands]
+    assert [process.wait() for process in processes] == [0, 0]
 
     rng = np.random.default_rng(0)
     x = rng.normal(size=(40, 2)).astype(np.float32)
