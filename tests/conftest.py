@@ -35,6 +35,21 @@ os.environ["JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS"] = "0.02"
 settings.register_profile("same", derandomize=True, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 settings.load_profile("same")
 
+# Files that take long, longest first: begun at the end of a run, one of them would keep a single worker busy.
+LONG_FILES = [
+    "test_documents.py",
+    "test_conformal.py",
+    "test_estimator.py",
+    "test_checkpoints.py",
+    "test_interrupts.py",
+]
+
+
+def pytest_collection_modifyitems(items):
+    order = {name: number for number, name in enumerate(LONG_FILES)}
+    notebooks = len(order)
+    items.sort(key=lambda item: order.get(item.path.name, notebooks + (item.path.suffix != ".ipynb")))
+
 
 @pytest.fixture(scope="module", autouse=True)
 def forget_programs():
