@@ -29,32 +29,30 @@ def report(results: dict[str, Any]) -> str:
 def claims(results: dict[str, Any]) -> list[Claim]:
     """Growth outside the data (Sec. 4), the degeneracy and the regulariser (Sec. 2.2)."""
     return [
-        *[_network(results, kind) for kind in ("DER, λ = 0", "DER, λ > 0", "coupled")],
-        *[_ensemble(results, name) for name in ENSEMBLES],
-        _arbitrary(results),
-        _fixed(results),
-        _vanishing(results),
-        _wrong_noise(results),
+        *[_network(results, kind).about(IDS[kind], f": {kind}") for kind in ("DER, λ = 0", "DER, λ > 0", "coupled")],
+        *[_ensemble(results, name).about(IDS[kind], f": {name}") for name, kind in ENSEMBLES.items()],
+        *[test(results) for test in (_arbitrary, _fixed, _vanishing, _wrong_noise)],
     ]
 
 
-def _network(results: dict[str, Any], kind: str) -> Claim:
+@claim(id="cubic.network", where="Sec. 4, footnote")
+def _network(results: dict[str, Any], kind: str) -> Finding:
+    """one network has no chance to notice growing epistemic uncertainty outside its data"""
     known = inside(results["new_x"])
-    stated = [scores(kind, results, where) for where in (known, ~known)]
+    within, outside = (scores(kind, results, where) for where in (known, ~known))
     mean = of_kind(kind, results["new"])["mean"]
     error = np.sqrt(np.mean((mean - results["new_x"] ** 3)[:, ~known] ** 2, axis=1))
-    growth, short = interval(stated[1]["epistemic"] / stated[0]["epistemic"]), interval(error / stated[1]["epistemic"])
-    return Claim(
-        id=f"cubic.network_{IDS[kind]}",
-        where="Sec. 4, footnote",
-        claim=f"one network has no chance to notice growing epistemic uncertainty outside its data: {kind}",
+    growth, short = interval(outside["epistemic"] / within["epistemic"]), interval(error / outside["epistemic"])
+    return Finding(
         statistic="epistemic std outside / inside; error of the mean / epistemic std outside; coverage of 90 % outside",
-        ours=f"{shown(growth)}; {shown(short)}; {shown(interval(stated[1]['cover']), '.0%')}",
+        ours=f"{shown(growth)}; {shown(short)}; {shown(interval(outside['cover']), '.0%')}",
         verdict=decide(growth[2] <= 1 and short[1] > ENOUGH, short[1] > ENOUGH),
     )
 
 
-def _ensemble(results: dict[str, Any], name: str) -> Claim:
+@claim(id="cubic.ensemble", where="Sec. 5")
+def _ensemble(results: dict[str, Any], name: str) -> Finding:
+    """the disagreement of networks shows what is not known outside the data"""
     known = inside(results["new_x"])
 
     def growth(mean: np.ndarray, axis: int) -> np.ndarray:
@@ -67,10 +65,7 @@ def _ensemble(results: dict[str, Any], name: str) -> Claim:
 
     mean = of_kind(name, results["new"])["mean"]
     grown, short = (interval(mean, statistic, draws=300) for statistic in (growth, shortfall))
-    return Claim(
-        id=f"cubic.ensemble_{IDS[ENSEMBLES[name]]}",
-        where="Sec. 5",
-        claim=f"the disagreement of networks shows what is not known outside the data: {name}",
+    return Finding(
         statistic="std between networks outside / inside; error of their mean / that std outside",
         ours=f"{shown(grown)}; {shown(short)}",
         verdict=decide(grown[1] > 1 and short[2] < ENOUGH, grown[1] > 1),

@@ -30,29 +30,29 @@ def report(results: dict[str, Any]) -> str:
 
 def claims(results: dict[str, Any]) -> list[Claim]:
     """Five statements of App. A."""
-    return [claim(results) for claim in (_smaller_loss, _worse_fit, _interpolation, _understatement, _misfit)]
+    return [test(results) for test in (_smaller_loss, _worse_fit, _interpolation, _understatement, _misfit)]
 
 
 @claim(id="gaussian_fit.smaller_loss", where="App. A, fig:greg")
 def _smaller_loss(results: dict[str, Any]) -> Finding:
     """an over-fit has the smaller total loss"""
     fit, over_fit, _ = total_loss(results)
-    found = fraction(np.sum(over_fit < fit), len(fit))
-    return Finding(
-        statistic="sum of L_i, over-fit minus fit",
-        ours=f"smaller in {shown(found, '.0%')} of data sets; median {shown(interval(over_fit - fit))}",
-        verdict=decide(found[1] > 0.5, found[0] > 0.5),
-    )
+    return _in_most(over_fit < fit, over_fit - fit, "sum of L_i, over-fit minus fit", "smaller")
 
 
 @claim(id="gaussian_fit.worse_fit", where="App. A, fig:greg")
 def _worse_fit(results: dict[str, Any]) -> Finding:
     """the smaller loss is not the better fit"""
     fit, over_fit, _ = unseen_loss(results)
-    found = fraction(np.sum(over_fit > fit), len(fit))
+    return _in_most(over_fit > fit, over_fit - fit, "expected L of a new y, over-fit minus fit", "larger")
+
+
+def _in_most(reached: np.ndarray, difference: np.ndarray, statistic: str, word: str) -> Finding:
+    """Whether a difference has the right sign in most data sets."""
+    found = fraction(np.sum(reached), len(reached))
     return Finding(
-        statistic="expected L of a new y, over-fit minus fit",
-        ours=f"larger in {shown(found, '.0%')} of data sets; median {shown(interval(over_fit - fit))}",
+        statistic=statistic,
+        ours=f"{word} in {shown(found, '.0%')} of data sets; median {shown(interval(difference))}",
         verdict=decide(found[1] > 0.5, found[0] > 0.5),
     )
 

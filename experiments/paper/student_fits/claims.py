@@ -12,24 +12,24 @@ SECTION = "Sec. Challenging extraction of shape parameters"
 
 def report(results: dict[str, Any]) -> str:
     """Tables of the fits, of the distances from a normal and of the correlations."""
+    tests = zip(results["normal"], results["best_test"], strict=True)
     lines = [
-        f"student_fits: sigma of a t_5 fitted to a t_2 on |x| <= {results['core']:g} (the paper prints {PRINTED_SIGMA})"
-    ]
-    lines += [f"  {name:34} {sigma:.4f}" for name, sigma in results["fits"].items()]
-    lines.append(
-        "t beside a normal: total variation, Kolmogorov distance, KL, draws that the best and Kolmogorov's test need"
-    )
-    for row, test in zip(results["normal"], results["best_test"], strict=True):
-        lines.append(
+        f"student_fits: sigma of a t_5 fitted to a t_2 on |x| <= {results['core']:g} "
+        f"(the paper prints {PRINTED_SIGMA})",
+        *(f"  {name:34} {sigma:.4f}" for name, sigma in results["fits"].items()),
+        "t beside a normal: total variation, Kolmogorov distance, KL, draws that the best and Kolmogorov's test need",
+        *(
             f"  {row['degrees']:g} degrees, n = {row['targets']}, sigma {row['sigma']:.3f}: "
             f"{row['total_variation']:.4f}, {row['kolmogorov']:.4f}, {row['kl']:.5f} nats, "
             f"{test['points']}, {row['kolmogorov_points']:.0f}"
-        )
-    lines.append("correlation of nu and sigma: whole line, cut off at the core, counted beyond it; error of nu times")
-    lines += [
-        f"  nu = {row['nu']:g}: {row['whole']:.3f}, {row['core']['cut']:.3f}, {row['core']['counted']:.3f}; "
-        f"{row['error_ratio']['cut']:.1f}, {row['error_ratio']['counted']:.1f}"
-        for row in results["correlation"]
+            for row, test in tests
+        ),
+        "correlation of nu and sigma: whole line, cut off at the core, counted beyond it; error of nu times",
+        *(
+            f"  nu = {row['nu']:g}: {row['whole']:.3f}, {row['core']['cut']:.3f}, {row['core']['counted']:.3f}; "
+            f"{row['error_ratio']['cut']:.1f}, {row['error_ratio']['counted']:.1f}"
+            for row in results["correlation"]
+        ),
     ]
     return "\n".join(lines)
 
