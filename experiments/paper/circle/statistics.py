@@ -3,12 +3,11 @@
 import numpy as np
 from scipy import stats
 
-from experiments.harness.statistics import fraction, interval
+from experiments.harness.statistics import Estimate, fraction, interval
 from experiments.paper import circle_recipe
 from experiments.paper.circle_recipe import GRID, QUADRANT_MIDDLES
 
 Reading = dict[str, np.ndarray]
-Estimate = tuple[float, float, float]
 POINTS = {"split": "90 % of the", "all": "all"}  # what a reading trains on
 SIGNS = (1, -1, 1, -1)  # of the correlation in the quadrants
 

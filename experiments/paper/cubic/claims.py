@@ -5,7 +5,7 @@ from typing import Any
 import numpy as np
 
 from experiments.harness.claims import Claim, Finding, claim, decide
-from experiments.harness.statistics import fraction, interval, ratio_of_spreads, shown
+from experiments.harness.statistics import fraction, interval, ratio_of_spreads
 from experiments.paper.cubic.statistics import ENSEMBLES, METHODS, inside, of_kind, scores, typical
 
 IDS = {"DER, λ = 0": "der", "DER, λ > 0": "regularised", "coupled": "coupled", "Gaussian": "gaussian"}
@@ -45,8 +45,8 @@ def _network(results: dict[str, Any], kind: str) -> Finding:
     growth, short = interval(outside["epistemic"] / within["epistemic"]), interval(error / outside["epistemic"])
     return Finding(
         statistic="epistemic std outside / inside; error of the mean / epistemic std outside; coverage of 90 % outside",
-        ours=f"{shown(growth)}; {shown(short)}; {shown(interval(outside['cover']), '.0%')}",
-        verdict=decide(growth[2] <= 1 and short[1] > ENOUGH, short[1] > ENOUGH),
+        ours=f"{growth}; {short}; {interval(outside['cover']):.0%}",
+        verdict=decide(growth.high <= 1 and short.low > ENOUGH, short.low > ENOUGH),
     )
 
 
@@ -67,8 +67,8 @@ def _ensemble(results: dict[str, Any], name: str) -> Finding:
     grown, short = (interval(mean, statistic, draws=300) for statistic in (growth, shortfall))
     return Finding(
         statistic="std between networks outside / inside; error of their mean / that std outside",
-        ours=f"{shown(grown)}; {shown(short)}",
-        verdict=decide(grown[1] > 1 and short[2] < ENOUGH, grown[1] > 1),
+        ours=f"{grown}; {short}",
+        verdict=decide(grown.low > 1 and short.high < ENOUGH, grown.low > 1),
     )
 
 
@@ -86,8 +86,8 @@ def _arbitrary(results: dict[str, Any]) -> Finding:
     return Finding(
         statistic="factor e^(2 std) between networks, of kappa and of the width of the predictive; "
         "std of ln kappa / ln width",
-        ours=f"{shown(interval(kappa, _factor))} and {shown(interval(width, _factor))}; {shown(times)}",
-        verdict=decide(times[1] > 5, times[1] > 1),
+        ours=f"{interval(kappa, _factor)} and {interval(width, _factor)}; {times}",
+        verdict=decide(times.low > 5, times.low > 1),
     )
 
 
@@ -99,7 +99,7 @@ def _fixed(results: dict[str, Any]) -> Finding:
     return Finding(
         statistic="largest |aleatoric / epistemic variance / nu - 1| (r = 1); "
         "factor e^(2 std) of kappa between networks",
-        ours=f"{off:.1e}; {shown(interval(typical(results, 'kappa')['coupled'], _factor))}",
+        ours=f"{off:.1e}; {interval(typical(results, 'kappa')['coupled'], _factor)}",
         verdict=decide(off < 1e-4),
     )
 
@@ -112,8 +112,8 @@ def _vanishing(results: dict[str, Any]) -> Finding:
     found = interval(ratio)
     return Finding(
         statistic="kappa with λ over kappa without, same initial parameters; networks in which it is smaller",
-        ours=f"{shown(found)}; {shown(fraction(np.sum(ratio < 1), len(ratio)), '.0%')}",
-        verdict=decide(found[2] < 0.1, found[2] < 1),
+        ours=f"{found}; {fraction(np.sum(ratio < 1), len(ratio)):.0%}",
+        verdict=decide(found.high < 0.1, found.high < 1),
     )
 
 
@@ -126,6 +126,6 @@ def _wrong_noise(results: dict[str, Any]) -> Finding:
     return Finding(
         statistic="aleatoric std inside over that of the noise, with λ (0.8 to 1.25 would be correct); "
         "coupled, to compare",
-        ours=f"{shown(with_lam)}; {shown(coupled)}",
-        verdict=decide(with_lam[2] < 0.8 or with_lam[1] > 1.25),
+        ours=f"{with_lam}; {coupled}",
+        verdict=decide(with_lam.high < 0.8 or with_lam.low > 1.25),
     )

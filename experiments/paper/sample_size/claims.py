@@ -5,7 +5,6 @@ from typing import Any
 import numpy as np
 
 from experiments.harness.claims import FAILS, OPEN, Claim, Finding, claim, decide
-from experiments.harness.statistics import shown
 from experiments.paper import circle_recipe
 from experiments.paper.sample_size import statistics
 from experiments.paper.sample_size.statistics import EQUAL, average, places
@@ -52,12 +51,12 @@ def _gate(sizes: list[int], values: Values) -> Finding:
     _, usual, largest = places(sizes)
     centre = values["open_centre"]
     everywhere, rise = average(values["open"][largest]), average(centre[largest] - centre[usual])
-    verdict = decide(everywhere[1] > 0.95, rise[1] > 0)
+    verdict = decide(everywhere.low > 0.95, rise.low > 0)
     return Finding(
         statistic=f"fraction of t with ν > {statistics.OPEN_GATE:g} with {sizes[largest]} points: all t; centre; its "
         f"rise from {sizes[usual]}",
-        ours=f"{shown(everywhere, '.2f')}; {shown(average(centre[largest]), '.2f')}; {shown(rise, '+.2f')}",
-        verdict=OPEN if verdict == FAILS and everywhere[2] > 0.95 else verdict,
+        ours=f"{everywhere:.2f}; {average(centre[largest]):.2f}; {rise:+.2f}",
+        verdict=OPEN if verdict == FAILS and everywhere.high > 0.95 else verdict,
     )
 
 
@@ -69,8 +68,8 @@ def _over_fitting(sizes: list[int], values: Values) -> Finding:
     return Finding(
         statistic="NLL on fresh data minus NLL in training, nats per point, with "
         f"{', '.join(str(sizes[place]) for place in three)} points",
-        ours="; ".join(shown(gap, ".2f") for gap in (small, middle, large)),
-        verdict=decide(small[1] > max(1, middle[2]), small[1] > max(0, middle[2])),
+        ours="; ".join(f"{gap:.2f}" for gap in (small, middle, large)),
+        verdict=decide(small.low > max(1, middle.high), small.low > max(0, middle.high)),
     )
 
 
@@ -79,13 +78,13 @@ def _nu_and_error(sizes: list[int], values: Values) -> Finding:
     """a low ν means that much is unknown: read from one sample size to the next"""
     smallest, _, largest = places(sizes)
     rank = average(statistics.rank_correlations(values["nu"], values["error"]))
-    nu = [shown(average(values["nu"][place]), ".1f") for place in (smallest, largest)]
-    verdict = decide(rank[2] < -0.5, rank[2] < 0)
+    few, many = (average(values["nu"][place]) for place in (smallest, largest))
+    verdict = decide(rank.high < -0.5, rank.high < 0)
     return Finding(
         statistic="rank correlation over sizes between mean ν and mean error of μ (should be negative); "
         f"mean ν with {sizes[smallest]} and {sizes[largest]} points",
-        ours="; ".join([shown(rank, "+.2f"), *nu]),
-        verdict=OPEN if verdict == FAILS and rank[1] < -0.5 else verdict,
+        ours=f"{rank:+.2f}; {few:.1f}; {many:.1f}",
+        verdict=OPEN if verdict == FAILS and rank.low < -0.5 else verdict,
     )
 
 
@@ -95,12 +94,12 @@ def _mean(sizes: list[int], values: Values) -> Finding:
     _, usual, largest = places(sizes)
     error = values["error_middle"]
     now, fall = average(error[largest]), average(error[usual] - error[largest])
-    near = now[2] < circle_recipe.NOISE / 2
+    near = now.high < circle_recipe.NOISE / 2
     return Finding(
         statistic=f"mean distance of μ from (cos t, sin t) there with {sizes[usual]} and {sizes[largest]} points; "
         f"elsewhere with {sizes[largest]} (noise {circle_recipe.NOISE:g})",
-        ours=f"{shown(average(error[usual]))}; {shown(now)}; {shown(average(values['error_rest'][largest]))}",
-        verdict=decide(near and fall[1] > 0, near or fall[1] > 0),
+        ours=f"{average(error[usual])}; {now}; {average(values['error_rest'][largest])}",
+        verdict=decide(near and fall.low > 0, near or fall.low > 0),
     )
 
 
@@ -111,11 +110,11 @@ def _correlation(sizes: list[int], values: Values) -> Finding:
     away = values["wrong_away"]
     before, now, flips = average(away[usual]), average(away[largest]), average(values["wrong_flips"][largest])
     spread_before, spread = (statistics.scatter(values["correlation"][place]) for place in (usual, largest))
-    calm = average(away[usual] - away[largest])[1] > 0 or spread[2] < spread_before[1]
+    calm = average(away[usual] - away[largest]).low > 0 or spread.high < spread_before.low
     return Finding(
         statistic=f"fraction of t, more than π/8 from the flips, where ρ is off by over {statistics.RIGHT:g}, with "
         f"{sizes[usual]} and {sizes[largest]} points; within π/8 with {sizes[largest]}; scatter of ρ over networks "
         "away from flips, both",
-        ours="; ".join(shown(part, ".2f") for part in (before, now, flips, spread_before, spread)),
-        verdict=decide(now[2] < 0.05 and spread[2] < statistics.RIGHT, calm),
+        ours="; ".join(f"{part:.2f}" for part in (before, now, flips, spread_before, spread)),
+        verdict=decide(now.high < 0.05 and spread.high < statistics.RIGHT, calm),
     )

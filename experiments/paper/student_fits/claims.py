@@ -3,7 +3,7 @@
 from typing import Any
 
 from experiments.harness.claims import Claim, Finding, claim, decide
-from experiments.harness.statistics import shown
+from experiments.harness.statistics import Estimate
 from experiments.paper import circle_recipe
 from experiments.paper.student_fits.statistics import PRINTED_SIGMA, as_printed, core_changes, least_correlation
 
@@ -87,16 +87,16 @@ def _fit(results: dict[str, Any]) -> Claim:
 def _normal(results: dict[str, Any]) -> Claim:
     (_, one, two), (_, test, pair) = results["normal"], results["best_test"]
     m, variation = results["degrees"], max(one["total_variation"], two["total_variation"])
-    needed, pairs = (shown((row["points"], row["low"], row["high"]), ".0f") for row in (test, pair))
+    needed, pairs = (Estimate(row["points"], row["low"], row["high"]) for row in (test, pair))
     return Claim(
         id="student_fits.normal",
         where="Sec. A possible solution, ν = 8 + 5 tanh p₆",
         claim=f"a t with more than {m:g} degrees of freedom is almost a normal",
         statistic="draws of which the best test sees the t half of the time, normal of equal variance "
         f"(more than the {circle_recipe.POINTS} points of the paper's data)",
-        ours=f"{needed}, by Kolmogorov-Smirnov {one['kolmogorov_points']:.0f}; total variation "
+        ours=f"{needed:.0f}, by Kolmogorov-Smirnov {one['kolmogorov_points']:.0f}; total variation "
         f"{one['total_variation']:.3f}, KL {one['kl']:.4f} nats, beyond 4σ × {one['beyond_4']:.0f}. "
-        f"The evidence of n = 2 at ν = {m:g} has {m - 1:g} degrees: {pairs} pairs, total variation "
+        f"The evidence of n = 2 at ν = {m:g} has {m - 1:g} degrees: {pairs:.0f} pairs, total variation "
         f"{two['total_variation']:.3f}",
         verdict=decide(min(test["low"], pair["low"]) > circle_recipe.POINTS, variation < 0.1),
     )

@@ -5,9 +5,9 @@ from typing import Any
 import numpy as np
 
 from experiments.harness.claims import HOLDS, IN_PART, Claim, Finding, claim, decide, judge
-from experiments.harness.statistics import fraction, interval, ratio_of_spreads, shown
+from experiments.harness.statistics import Estimate, fraction, interval, ratio_of_spreads
 from experiments.paper.uncertainty_types import statistics
-from experiments.paper.uncertainty_types.statistics import LINES, MEASURED, PARTS, Estimate, excess, settings_of, stds
+from experiments.paper.uncertainty_types.statistics import LINES, MEASURED, PARTS, excess, settings_of, stds
 
 MISFIT = 0.5  # a line further than this from the truth at one of the points misses it
 MODELS = {  # kind of μ: end of the id, end of the claim
@@ -50,8 +50,8 @@ def _missed(results: dict[str, Any], kind: str) -> Finding:
     found = fraction(np.sum(missed[:, 1] & ~missed[:, 0] & ~missed[:, 3]), len(missed))
     return Finding(
         statistic=f"data sets whose ensemble mean is off by more than {MISFIT} at x = 1 only",
-        ours=shown(found, ".0%"),
-        verdict=decide(found[1] > 0.5, found[0] > 0),
+        ours=f"{found:.0%}",
+        verdict=decide(found.low > 0.5, found.value > 0),
     )
 
 
@@ -83,12 +83,12 @@ def _epistemic(results: dict[str, Any], kind: str, part: str, large: list[int], 
 
 
 def _listed(each: dict[int, Estimate]) -> str:
-    return "; ".join(f"x = {x}: {shown(value)}" for x, value in each.items())
+    return "; ".join(f"x = {x}: {value}" for x, value in each.items())
 
 
 def _above_one(whole: Estimate, each: dict[int, Estimate]) -> str:
     """Whether all ratios exceed 1, some do, or not all can; open if the interval of the smallest contains 1."""
-    verdict = judge(whole[1] > 1, whole[2] < 1)
+    verdict = judge(whole.low > 1, whole.high < 1)
     return IN_PART if verdict != HOLDS and any(low > 1 for _, low, _ in each.values()) else verdict
 
 
@@ -101,8 +101,8 @@ def _separation(results: dict[str, Any]) -> Finding:
     return Finding(
         statistic="epistemic / aleatoric std at 1 (misfit) over the same at 0 (none); "
         "1 if they are not distinguished, 2 counts",
-        ours=shown(found),
-        verdict=decide(found[1] > 2, found[1] > 1.1),
+        ours=f"{found}",
+        verdict=decide(found.low > 2, found.low > 1.1),
     )
 
 
@@ -115,14 +115,14 @@ def sample_size_claims(results: dict[str, Any]) -> list[Claim]:
 def _size_aleatoric(results: dict[str, Any]) -> Finding:
     """aleatoric uncertainty does not depend on sample size"""
     found = statistics.slope(results, "aleatoric", MEASURED)
-    return Finding(statistic=f"{SLOPE} (within 0.1)", ours=shown(found), verdict=is_steady(found))
+    return Finding(statistic=f"{SLOPE} (within 0.1)", ours=f"{found}", verdict=is_steady(found))
 
 
 @claim(id="uncertainty_types.size_within", where="Sec. 1.1")
 def _size_within(results: dict[str, Any]) -> Finding:
     """epistemic uncertainty within members falls with sample size"""
     found = statistics.slope(results, "within", MEASURED)
-    return Finding(statistic=FALLS, ours=shown(found), verdict=_falls(found))
+    return Finding(statistic=FALLS, ours=f"{found}", verdict=_falls(found))
 
 
 @claim(id="uncertainty_types.size_between", where="Sec. 1.1")
@@ -130,7 +130,7 @@ def _size_between(results: dict[str, Any]) -> Finding:
     """epistemic uncertainty between members falls with sample size"""
     found, gap = (statistics.slope(results, "between", at) for at in (MEASURED, [2]))
     verdict = _falls(found) if _falls(found) == _falls(gap) else IN_PART
-    return Finding(statistic=FALLS, ours=f"{shown(found)}; at 2, without data: {shown(gap)}", verdict=verdict)
+    return Finding(statistic=FALLS, ours=f"{found}; at 2, without data: {gap}", verdict=verdict)
 
 
 def is_steady(found: Estimate) -> str:
@@ -141,7 +141,7 @@ def is_steady(found: Estimate) -> str:
 
 def _falls(found: Estimate) -> str:
     """Whether a slope lies below −¼, with its whole interval."""
-    return judge(found[2] < -0.25, found[1] > -0.25)
+    return judge(found.high < -0.25, found.low > -0.25)
 
 
 @claim(id="uncertainty_types.size_sharpness", where="Sec. 1.1")
@@ -156,6 +156,6 @@ def _sharper(results: dict[str, Any]) -> Finding:
     return Finding(
         statistic=f"spread of ln std over data sets, {small} over {large} repeats; √ of the sizes' ratio is "
         f"{np.sqrt(large / small):.3g}",
-        ours=shown(found),
-        verdict=decide(found[1] > 1, found[0] > 1),
+        ours=f"{found}",
+        verdict=decide(found.low > 1, found.value > 1),
     )
