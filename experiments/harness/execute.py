@@ -53,15 +53,9 @@ def compute(name: str, options: argparse.Namespace, folder: pathlib.Path) -> Non
     config = make_config(find(name).Config, options, options.full)
     date, start = datetime.now(UTC), time.perf_counter()
     results = results_of(name, config, folder)
-    document = {
-        "study": name,
-        "config": dataclasses.asdict(config),
-        "full": options.full,
-        "versions": _versions(),
-        "date": date.isoformat(timespec="seconds"),
-        "seconds": round(time.perf_counter() - start, 2),
-        "results": results,
-    }
+    seconds = round(time.perf_counter() - start, 2)
+    document = {"study": name, "config": dataclasses.asdict(config), "full": options.full, "versions": _versions()}
+    document |= {"date": date.isoformat(timespec="seconds"), "seconds": seconds, "results": results}
     storage.save(folder, name, document)
 
 
@@ -91,16 +85,10 @@ def in_processes(
     done: Callable[[], None],
     folder: pathlib.Path,
 ) -> None:
-    """Call ``perform(*item)`` for every item of the work, in order, in several processes, which Ctrl-C stops.
+    """Call ``perform(*item)`` for every item of the work, in order, in several processes.
 
-    Args:
-      perform: a function of a module.
-      work: arguments of the calls.
-      processes: how many at a time.
-      begin: called first in each process, with the arguments; what a process says is running is shown here.
-      arguments: of begin.
-      done: called after each item.
-      folder: where they write; what they had begun is removed if they are stopped.
+    Each process calls ``begin(*arguments)`` first, and `done` is called here after each item. Ctrl-C stops them and
+    removes their unfinished files from the folder. `perform` and `begin` must be functions of a module.
     """
     spawn = multiprocessing.get_context("spawn")
     messages = spawn.Queue()

@@ -4,7 +4,7 @@ from typing import Any
 
 import numpy as np
 
-from experiments.harness.figures import ANGLE_NAMES, ANGLES, angle_axis, new_figure
+from experiments.harness.figures import ANGLE_NAMES, ANGLES, angle_axis, line_with_range, new_figure
 from experiments.paper import circle_recipe
 from experiments.paper.circle.statistics import POINTS, scale_of
 from experiments.paper.circle_recipe import GRID
@@ -132,9 +132,7 @@ def _uncertainties(reading: dict[str, np.ndarray]) -> Any:
     truths = np.abs(circle_recipe.true_mean()) * circle_recipe.NOISE
     for number, (axes, name) in enumerate(zip(panels, "xy", strict=True)):
         for kind, values in (("aleatoric", aleatoric), ("epistemic", epistemic)):
-            low, middle, high = np.quantile(values[..., number], [0.16, 0.5, 0.84], axis=0)
-            (line,) = axes.plot(GRID, middle, label=kind)
-            axes.fill_between(GRID, low, high, color=line.get_color(), alpha=0.2, linewidth=0)
+            line_with_range(axes, GRID, values[..., number], (0.16, 0.84), label=kind)
         axes.plot(GRID, truths[:, number], color="black", linestyle=":", label="noise (truth)")
         axes.set(ylabel=f"standard deviation of {name}", yscale="log", ylim=(3e-3, 1))
         angle_axis(axes)
