@@ -46,9 +46,8 @@ def run(config: Config) -> dict[str, Any]:
     used = np.repeat([round(READINGS[name] * config.points) for name in counts], sizes)
     present = mder.PerMember((np.arange(config.points) < used[:, None]).astype(np.float32))
     keys = jax.random.split(train_key, data_set.size)
-    ensemble = circle_recipe.fit(
-        "circle", keys, t[data_set], xy[data_set], config.epochs, config.batch, weights=present
-    )
+    data = (t[data_set], xy[data_set])
+    ensemble = circle_recipe.fit("circle", keys, *data, config.epochs, config.batch, weights=present)
     running("circle: predicting")
     niw = mder.predict(ensemble, circle_recipe.GRID[:, None].astype(np.float32))
     fields = {"mu": niw.mu, "L": niw.L, "nu": niw.nu, "loss": ensemble.history.train[:, -1]}

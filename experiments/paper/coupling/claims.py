@@ -51,15 +51,13 @@ def _identity(results: dict[str, Any], values: Values) -> Finding:
 @claim(id="coupling.free_kappa", where="Sec. 2, Ambiguity of shape parameters")
 def _free_kappa(results: dict[str, Any], values: Values) -> Finding:
     """the NLL alone cannot teach the network κ"""
-    low, high = len(results["r"]), len(results["r"]) + 1
-    ratio = interval(np.log(values["kappa"][high] / values["kappa"][low]), np.mean)
-    difference = interval(values["fresh"][high] - values["fresh"][low], np.mean)
-    ends = (f"{interval(values['kappa'][place])}" for place in (low, high))
+    (low, high), nll = values["kappa"][len(results["r"]) :], values["fresh"][len(results["r"]) :]
+    ratio, difference = interval(np.log(high / low), np.mean), interval(nll[1] - nll[0], np.mean)
+    starts = " and ".join(f"{start:.2g}" for start in results["start"])
     return Finding(
-        statistic="median κ after training without coupling, started at "
-        + " and ".join(f"{start:.2g}" for start in results["start"])
-        + "; difference of NLL on fresh data (nats)",
-        ours=f"{'; '.join(ends)}; {difference:+.2f}",
+        statistic=f"median κ after training without coupling, started at {starts}; difference of NLL on fresh data "
+        "(nats)",
+        ours=f"{interval(low)}; {interval(high)}; {difference:+.2f}",
         verdict=decide(ratio.low > 0 and difference.low <= 0 <= difference.high, ratio.low > 0),
     )
 
