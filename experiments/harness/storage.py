@@ -1,4 +1,4 @@
-"""Results on disk: one npz that holds everything, and a json beside it to read; files appear whole or not at all."""
+"""Results on disk: one npz that holds everything, and a json to read; files are written whole or not at all."""
 
 import io
 import json
@@ -21,7 +21,7 @@ class ResultsError(Exception):
 
 
 def write(path: pathlib.Path, content: bytes) -> None:
-    """Write a file so that it appears whole or not at all."""
+    """Write a file whole or not at all."""
     draft = path.with_name(f"{DRAFT}{secrets.token_hex(4)}")
     try:
         with draft.open("wb") as file:

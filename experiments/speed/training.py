@@ -196,7 +196,7 @@ def _warning(results: dict[str, Any]) -> list[str]:
     if factor <= STEADY:
         return []
     what = f"the floor itself varied by a factor of {factor:.1f}, so other programs had the cores"
-    return [f"NOT VALID: {what}; whatever is reached or missed below, run again on an idle machine"]
+    return [f"NOT VALID: {what}; disregard the goals below and run again on an idle machine"]
 
 
 def _goals(results: dict[str, Any]) -> list[str]:

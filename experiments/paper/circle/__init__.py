@@ -1,9 +1,8 @@
 """A hundred networks on the noisy circle: predictions, the gate ν, covariance and correlation (Sec. 4, App. E).
 
-Figures data, data_xyt, predictions, nu and covcorr of the paper, and the uncertainties beside ν. Two readings of the
+Figures data, data_xyt, predictions, nu and covcorr of the paper, and the uncertainties. Two readings of the
 sample: trained on 270 of 300 points, as the authors' published code does, or on all 300, as the paper says.
-Command: ``python -m experiments circle``. Run time: about 15 s on two cores,
-of which a hundred networks train for 5.
+Command: ``python -m experiments circle``. Run time: about 15 s on two cores, 5 s of them training.
 """
 
 from dataclasses import dataclass

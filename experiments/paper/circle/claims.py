@@ -1,4 +1,4 @@
-"""What the circle's networks say about the claims of Sec. 4 and App. E, and beside the authors' own code."""
+"""The claims of Sec. 4 and App. E, and a comparison with the authors' published code."""
 
 from typing import Any
 

@@ -1,4 +1,4 @@
-"""Figures data, data_xyt, predictions, nu and covcorr of the paper, and the uncertainties beside ν."""
+"""Figures data, data_xyt, predictions, nu and covcorr of the paper, and the uncertainties."""
 
 from typing import Any
 

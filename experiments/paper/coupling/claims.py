@@ -1,4 +1,4 @@
-"""What networks with different couplings, and with a free κ, say about Sec. 2, 3 and 4."""
+"""The claims of Sec. 2, 3 and 4, tested on networks with different couplings and with a free κ."""
 
 from typing import Any
 
@@ -172,7 +172,7 @@ def _off_scale(found: Estimate, right: float) -> str:
 
 
 def _matches(found: list[float]) -> str:
-    """For how many networks there is an r, and which."""
+    """For how many networks an r exists, and its range."""
     exist = np.array(found)[np.isfinite(found)]
     some = f", median {np.median(exist):.2g}, {exist.min():.2g} to {exist.max():.2g}" if len(exist) else ""
     return f"one exists for {fraction(len(exist), len(found)):.0%} of networks{some}"

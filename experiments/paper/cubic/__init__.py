@@ -1,4 +1,4 @@
-"""The univariate experiment of Amini et al. (2020) that the paper criticises: trained on [-4, 4], looked at on [-7, 7].
+"""The univariate experiment of Amini et al. (2020) that the paper criticises: trained on [-4, 4], tested on [-7, 7].
 
 Sec. 2.2 and the footnote of Sec. 4 (no figure in the paper). Command: ``python -m experiments cubic``. Run time on two
 cores: about 12 s.

@@ -1,4 +1,4 @@
-"""What the manifold and networks trained with Amini's loss say about Sec. 2.1, 2.2, 3 and App. D."""
+"""The claims of Sec. 2.1, 2.2, 3 and App. D, tested on the manifold and on networks trained with Amini's loss."""
 
 from typing import Any
 

@@ -20,7 +20,7 @@ Groups = dict[int, dict[str, np.ndarray]]
 
 
 def plot(results: dict[str, Any]) -> dict[str, Any]:
-    """The paper's figure, what selection does, and one target beside two."""
+    """The paper's figure, what selection does, and one target against two."""
     groups = {n: {size: pick(results, size, n) for size in results["sizes"]} for n in (1, 2)}
     truth, paper = main_truth(results), printed(results)
     return {

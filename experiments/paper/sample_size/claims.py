@@ -1,4 +1,4 @@
-"""What networks trained on samples of different size say about the claims of Sec. 4 and App. E."""
+"""The claims of Sec. 4 and App. E, tested on networks trained on samples of different size."""
 
 from typing import Any
 

@@ -1,4 +1,4 @@
-"""How little of ν the core of a Student-t shows: the t at several ν, a t_5 fitted to a t_2, a t_13 beside a normal.
+"""How little of ν the core of a Student-t shows: the t at several ν, a t_5 fitted to a t_2, a t_13 against a normal.
 
 Figures students and dfit of Sec. "Challenging extraction of shape parameters".
 Command: ``python -m experiments student_fits``. Run time: about 2 s on two cores.

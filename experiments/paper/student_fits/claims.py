@@ -1,4 +1,4 @@
-"""What integrals over Student-t densities say about ν and σ, and about the largest ν of the gate."""
+"""The claims about ν and σ, and about the largest ν of the gate, tested by integrals over Student-t densities."""
 
 from typing import Any
 

@@ -30,7 +30,7 @@ def report(results: dict[str, Any]) -> str:
 
 
 def claims(results: dict[str, Any]) -> list[Claim]:
-    """What Sec. 1.1 says of fig:unctypes, on the largest sample of each kind of μ, and of sample size."""
+    """Sec. 1.1 about fig:unctypes, on the largest sample of each kind of μ, and about sample size."""
     parts = ("within", "between")
     return [
         *[_missed(results, kind).about(*MODELS[kind]) for kind in LINES],
@@ -107,7 +107,7 @@ def _separation(results: dict[str, Any]) -> Finding:
 
 
 def sample_size_claims(results: dict[str, Any]) -> list[Claim]:
-    """What does and what does not depend on the number of measurements."""
+    """How the parts depend on the number of measurements."""
     return [test(results) for test in (_size_aleatoric, _size_within, _size_between, _sharper)]
 
 

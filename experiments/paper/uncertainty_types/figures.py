@@ -14,7 +14,7 @@ CAPTIONS = {
     "parts": "The parts of the ensemble's standard deviation at x = 0 to 3: median over data sets, bars from the 10 % "
     "to the 90 % quantile.",
     "size": "The parts against the number of measurements at each x (flexible μ): median over data sets, bands from "
-    "the 10 % to the 90 % quantile. Dotted: the error of a mean, as far as an ensemble of this size shows it.",
+    "the 10 % to the 90 % quantile. Dotted: the error of a mean, reduced to what an ensemble of this size can show.",
 }
 RANGE = (0.1, 0.9)
 PANELS = {"flexible": "μ flexible", "line": "μ a straight line"}
