@@ -64,8 +64,7 @@ def draw_tables(config: Config) -> tuple[mder.datasets.Table, mder.datasets.Tabl
         wide = mder.datasets.cubic(new, config.new_points, -REACH, REACH)
         return mder.datasets.cubic(seen, config.points, -EDGE, EDGE), wide
 
-    seen, new = jax.tree.map(np.asarray, draw(jax.random.key(config.seed)))
-    return seen, new
+    return jax.tree.map(np.asarray, draw(jax.random.key(config.seed)))
 
 
 def fit(config: Config, seen: mder.datasets.Table, scale: float) -> mder.Ensemble:

@@ -18,15 +18,14 @@ def report(results: dict[str, Any]) -> str:
     lines = ["along constant (1+kappa)/kappa Psi, kappa from 1e-4 to 1e4 (null: eigenvalues of the expected Hessian)"]
     for row in results["targets"]:
         free, coupled = (null_counts(row[name]) for name in ("eigenvalues", "coupled_eigenvalues"))
-        lines.append(
-            f"  n = {row['n']}: NLL within {row['nll_deviation']:.0e}, null {free}, with nu = r kappa {coupled}"
-        )
-    training = results["training"]
-    lines.append(f"training with lambda |y - mu| Phi, {training['epoch'][-1]} epochs: kappa = aleatoric / epistemic")
-    lines.append("  lambda  Phi          median kappa (95 % interval)      at half time  median alpha  median NLL")
-    half = statistics.half_time(training)
-    for number, group in enumerate(training["groups"]):
-        kappa = training["kappa"][number]
+        nll = f"NLL within {row['nll_deviation']:.0e}"
+        lines.append(f"  n = {row['n']}: {nll}, null {free}, with nu = r kappa {coupled}")
+    training, half = results["training"], statistics.half_time(results["training"])
+    lines += [
+        f"training with lambda |y - mu| Phi, {training['epoch'][-1]} epochs: kappa = aleatoric / epistemic",
+        "  lambda  Phi          median kappa (95 % interval)      at half time  median alpha  median NLL",
+    ]
+    for number, (group, kappa) in enumerate(zip(training["groups"], training["kappa"], strict=True)):
         lines.append(
             f"  {group['lambda']:<7g} {group['definition']:12} {f'{interval(kappa[:, -1])}':33} "
             f"{np.median(kappa[:, half]):<13.3g} {np.median(training['alpha'][number]):<13.3g} "

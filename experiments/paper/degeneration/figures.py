@@ -66,8 +66,10 @@ def _training(results: dict[str, Any]) -> Any:
         color = f"C{places[lam] - 1}" if lam else "0.3"
         if phi != "meinert2021":
             line_with_range(left, training["epoch"], values, (0.16, 0.84), color=color, label=f"λ = {lam:g}")
-        shift = {"none": 0.0, "amini2020": -0.15, "meinert2021": 0.15}[phi]
-        _column(right, places[lam] + shift, values[:, -1], color, "s" if phi == "meinert2021" else "o")
+        x, ends = places[lam] + {"none": 0.0, "amini2020": -0.15, "meinert2021": 0.15}[phi], values[:, -1]
+        marker = "s" if phi == "meinert2021" else "o"  # one for each network, and a bar at the median
+        right.plot(np.full(len(ends), x), ends, marker, color=color, alpha=0.5, markersize=4)
+        right.plot([x - 0.1, x + 0.1], [np.median(ends)] * 2, color=color, linewidth=2.5)
     left.set(xlabel="epoch", ylabel="κ = aleatoric / epistemic", yscale="log")
     left.legend(loc="lower center", bbox_to_anchor=(0.5, 1.0), ncols=4)
     right.set_xticks(list(places.values()), [f"{lam:g}" for lam in places])
@@ -76,9 +78,3 @@ def _training(results: dict[str, Any]) -> Any:
         right.plot([], [], marker, color="0.3", label=LABELS[phi])
     right.legend(loc="lower center", bbox_to_anchor=(0.5, 1.0), ncols=2)
     return figure
-
-
-def _column(axes: Any, place: float, values: np.ndarray, color: str, marker: str) -> None:
-    """One marker for each network and a bar at the median."""
-    axes.plot(np.full(len(values), place), values, marker, color=color, alpha=0.5, markersize=4)
-    axes.plot([place - 0.1, place + 0.1], [np.median(values)] * 2, color=color, linewidth=2.5)

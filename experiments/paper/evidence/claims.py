@@ -12,19 +12,22 @@ DEVIATION = "largest relative deviation in float64, random values"
 
 def report(results: dict[str, Any]) -> str:
     """A table of the Monte-Carlo check and the worst float32 errors."""
-    lines = ["evidence: closed form against an average over draws of (mu, Sigma)"]
-    lines += [
-        f"  n = {row['n']}: {row['closed_form']:.4f}, average {row['monte_carlo']:.4f} "
-        f"+- {row['standard_error']:.4f} ({row['deviation']:+.1f} standard errors)"
-        for row in results["monte_carlo"]
+    spreads = [posterior_spreads(results, averages) for averages in ("over_m", "over_n")]
+    lines = [
+        "evidence: closed form against an average over draws of (mu, Sigma)",
+        *(
+            f"  n = {row['n']}: {row['closed_form']:.4f}, average {row['monte_carlo']:.4f} "
+            f"+- {row['standard_error']:.4f} ({row['deviation']:+.1f} standard errors)"
+            for row in results["monte_carlo"]
+        ),
+        f"  n = 1 by quadrature: relative deviation {results['quadrature']['evidence']:.1e}",
+        "posterior after m observations: how much ln(prior x likelihood / posterior) depends on (mu, Sigma)",
+        *(
+            f"  n = {n}: {over_m:.1e} with averages over m, {over_n:.1e} over n"
+            for n, (over_m, over_n) in enumerate(zip(*spreads, strict=True), 1)
+        ),
+        "error of ln p in float32, 90 % of examples below, n = 2",
     ]
-    lines.append(f"  n = 1 by quadrature: relative deviation {results['quadrature']['evidence']:.1e}")
-    lines.append("posterior after m observations: how much ln(prior x likelihood / posterior) depends on (mu, Sigma)")
-    lines += [
-        f"  n = {row['n']}: {row['over_m']['spread']:.1e} with averages over m, {row['over_n']['spread']:.1e} over n"
-        for row in results["posterior"]
-    ]
-    lines.append("error of ln p in float32, 90 % of examples below, n = 2")
     for name, label in (("nu", "nu"), ("scale", "L / residual")):
         worst, (low, *_, high) = largest(results[f"error_over_{name}"]), results[name]
         errors = f"stable {worst['stable']:.1e}, as printed {worst['slogdet']:.1e}"

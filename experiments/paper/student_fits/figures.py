@@ -51,7 +51,7 @@ def _fit(results: dict[str, Any]) -> Any:
         below.plot(x, density / t2)
     for axes in (above, below):
         axes.axvspan(-core, core, color="0.93", zorder=0)
-    above.set(ylabel="density")
+    above.set_ylabel("density")
     below.set(xlabel="x", ylabel="ratio", ylim=(0, 1.6))
     figure.legend(loc="outside upper center", ncols=3)
     return figure
