@@ -52,7 +52,7 @@ def claim(id: str, where: str, paper: str = "") -> Callable[[Callable[..., Findi
 
 
 def by_id(claims: Iterable[Claim]) -> dict[str, Claim]:
-    """The claims by their id."""
+    """The claims by their id, which must be unique."""
     found: dict[str, Claim] = {}
     for claim in claims:
         if claim.id in found:

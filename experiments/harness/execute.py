@@ -20,6 +20,7 @@ import numpy as np
 
 import mder_jax
 from experiments.harness import progress, storage
+from experiments.harness.claims import by_id
 from experiments.harness.command_options import make_config
 from experiments.harness.figures import rendered
 from experiments.harness.study import find, results_of
@@ -70,7 +71,7 @@ def draw(name: str, folder: pathlib.Path) -> None:
         **document,
         "what": (study.__doc__ or "").strip().splitlines()[0],
         "report": study.report(results),
-        "claims": [dataclasses.asdict(claim) for claim in study.claims(results)],
+        "claims": [dataclasses.asdict(claim) for claim in by_id(study.claims(results)).values()],
         "captions": study.CAPTIONS,
     }
     storage.write(folder / f"{name}{storage.PART}", json.dumps(part, indent=1, ensure_ascii=False).encode())
