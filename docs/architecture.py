@@ -9,27 +9,22 @@ import textwrap
 ROOT = pathlib.Path(__file__).resolve().parent.parent
 PICTURE = ROOT / "docs" / "architecture.svg"
 
-# The place of a module, (column, row). The arrows come from the code.
-PLACES = {
-    **{"special": (0, 0), "linalg": (0, 1), "networks": (0, 3.7), "student_t": (1, 0)},
-    **{
-        "persistence": (1, 2.7),
-        "train": (1, 3.7),
-        "niw": (2, 0),
-        "datasets": (2, 1),
-        "ensemble": (2, 3.7),
-        "devices": (2, 2.7),
+# The modules by what they are for, each with its place, (column, row). The arrows come from the code.
+GROUPS = {
+    "distributions": {
+        **{"special": (0, 0), "linalg": (0, 1), "student_t": (1, 0), "niw": (2, 0), "nig": (3, 0)},
+        **{"mixture": (4, 0), "links": (4, 1.4), "losses": (4, 2.4)},
     },
-    **{"nig": (3, 0), "mixture": (4, 0), "links": (4, 1.4), "losses": (4, 2.4), "metrics": (5, 0)},
-    **{"calibration": (5, 1), "plotting": (6, 0), "estimator": (6, 2.7), "cli": (6, 3.7)},
+    "networks": {
+        **{"networks": (0, 3.7), "persistence": (1, 2.7), "train": (1, 3.7)},
+        **{"devices": (2, 2.7), "ensemble": (2, 3.7)},
+    },
+    "judging": {"datasets": (2, 1), "metrics": (5, 0), "calibration": (5, 1), "plotting": (6, 0)},
+    "faces": {"estimator": (6, 2.7), "cli": (6, 3.7)},
 }
 COLOURS = {"distributions": "#dbe9f6", "networks": "#e3f2dd", "judging": "#fdeacb", "faces": "#f6dbe4"}
-KINDS = {
-    **dict.fromkeys(["special", "linalg", "student_t", "niw", "nig", "mixture", "links", "losses"], "distributions"),
-    **dict.fromkeys(["networks", "train", "ensemble", "persistence", "devices"], "networks"),
-    **dict.fromkeys(["datasets", "metrics", "calibration", "plotting"], "judging"),
-    **dict.fromkeys(["estimator", "cli"], "faces"),
-}
+KINDS = {name: kind for kind, group in GROUPS.items() for name in group}
+PLACES = {name: place for group in GROUPS.values() for name, place in group.items()}
 WIDTH, HEIGHT = 0.82, 0.76
 
 
@@ -64,19 +59,15 @@ def imports_of_top(name: str) -> set[str]:
 
 
 def arrows() -> dict[str, list[str]]:
-    """For every public module the public ones it builds on, directly or through private ones, but none that follows.
+    """For every public module the public ones it builds on, directly or through private ones.
 
     A module that is reached through another one is left out: `niw` builds on `linalg` through `student_t`.
     """
     direct = {name: imports_of_top(name) for name in modules() if "." not in name}
 
     def through_private(name: str) -> set[str]:
-        return {
-            public
-            for used in direct[name]
-            for public in ([used] if not used.startswith("_") else through_private(used))
-            if public != name
-        }
+        below = (through_private(used) if used.startswith("_") else {used} for used in direct[name])
+        return set().union(*below) - {name}
 
     builds_on = {name: through_private(name) for name in direct if not name.startswith("_")}
 
@@ -104,27 +95,15 @@ def draw() -> None:
     figure, ax = plt.subplots(figsize=(14.5, 6.2))
     files, edges = modules(), arrows()
     for name, (column, row) in PLACES.items():
-        box = FancyBboxPatch(
-            (column - WIDTH / 2, -row - HEIGHT / 2),
-            WIDTH,
-            HEIGHT,
-            boxstyle="round,pad=0.02",
-            facecolor=COLOURS[KINDS[name]],
-            edgecolor="#555555",
-            linewidth=0.8,
-        )
-        ax.add_patch(box)
+        corner, style = (column - WIDTH / 2, -row - HEIGHT / 2), {"boxstyle": "round,pad=0.02", "linewidth": 0.8}
+        colours = {"facecolor": COLOURS[KINDS[name]], "edgecolor": "#555555"}
+        ax.add_patch(FancyBboxPatch(corner, WIDTH, HEIGHT, **style, **colours))
         ax.text(column, -row + 0.23, name, ha="center", va="center", fontsize=11, weight="bold")
         ax.text(column, -row - 0.11, textwrap.fill(purpose(files[name]), 23), ha="center", va="center", fontsize=7.5)
         for used in edges[name]:
             _arrow(ax, PLACES[used], (column, row))
-    ax.legend(
-        handles=[Patch(facecolor=colour, edgecolor="#555555", label=kind) for kind, colour in COLOURS.items()],
-        loc="upper center",
-        bbox_to_anchor=(0.5, 0.02),
-        ncol=4,
-        frameon=False,
-    )
+    handles = [Patch(facecolor=colour, edgecolor="#555555", label=kind) for kind, colour in COLOURS.items()]
+    ax.legend(handles=handles, loc="upper center", bbox_to_anchor=(0.5, 0.02), ncol=4, frameon=False)
     ax.set(xlim=(-0.55, 6.55), ylim=(-4.2, 0.45))
     ax.axis("off")
     figure.savefig(PICTURE, bbox_inches="tight", metadata={"Date": None, "Description": json.dumps(edges)})

@@ -23,7 +23,7 @@ def main(arguments: list[str] | None = None) -> int:
     except storage.ResultsError as error:
         print(error, file=sys.stderr)
         return 1
-    except BrokenPipeError:  # whoever read our output has seen enough
+    except BrokenPipeError:  # the reader of our output has closed it
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 1
     except OSError as error:
@@ -36,7 +36,7 @@ def main(arguments: list[str] | None = None) -> int:
 
 
 def _parse(arguments: list[str]) -> argparse.Namespace:
-    """The options, in two steps: the first finds the name of the study, the second knows the study's own options."""
+    """The options: a first pass finds the name of the study, a second one knows its options."""
     parser = argparse.ArgumentParser(
         prog="python -m experiments",
         description="Reproduce the paper's studies and measure the library. Without a name: all studies of the paper, "
@@ -61,13 +61,13 @@ def _common() -> argparse.ArgumentParser:
     parser.add_argument("--list", action="store_true", help="name the studies and stop")
     parser.add_argument("--out", type=pathlib.Path, default=pathlib.Path("results"), help="folder (default results)")
     parser.add_argument("--full", action="store_true", help="run the large version of each study")
-    parser.add_argument("--plot-only", action="store_true", help="draw again from saved results")
-    parser.add_argument("--no-cache", action="store_true", help="do not keep compiled programs in the user's cache")
+    parser.add_argument("--plot-only", action="store_true", help="draw figures again from saved results")
+    parser.add_argument("--no-cache", action="store_true", help="do not use a cache of compiled programs")
     return parser
 
 
 def _run(chosen: list[str], options: argparse.Namespace) -> None:
-    """Compute and draw the studies, then print what they found and write the report."""
+    """Compute and draw the studies, print their results and write the report."""
     with progress.bar(len(chosen)) as done:
         execute.studies(chosen, options, done)
     parts = report_page.read(options.out, list(STUDIES))

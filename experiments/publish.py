@@ -1,8 +1,8 @@
 """Put the numbers of a benchmark into the documents: ``python -m experiments.publish results``.
 
-The results and the figure of the README are copied from that folder to ``experiments/results``, and the tables of
-README.md and docs/benchmark.md, which are between comments such as ``<!-- benchmark -->``, are made from them; a test
-holds that they agree. Without a folder the tables are made again from what was copied last.
+The results and the README's figure are copied from that folder to ``experiments/results``, and the tables of README.md
+and docs/benchmark.md, between comments such as ``<!-- benchmark -->``, are made from them, which a test checks. Without
+a folder the tables are made again from the last copy.
 """
 
 import json
@@ -21,11 +21,7 @@ Table = Callable[[dict[str, Any]], str]
 # document: its tables, by the word of their comments
 TABLES: dict[str, dict[str, Table]] = {
     "README.md": {"benchmark": summary.joint_table},
-    "docs/benchmark.md": {
-        "goals": goals.table,
-        "univariate": summary.univariate_table,
-        "rates": summary.rates_table,
-    },
+    "docs/benchmark.md": {"goals": goals.table, "univariate": summary.univariate_table, "rates": summary.rates_table},
 }
 
 

@@ -73,6 +73,25 @@ def test_experiments_import_one_way_and_no_private_module(name):
     assert not private, private
 
 
+def test_experiments_use_no_private_attribute():
+    allowed = {"_replace", "_asdict", "_ActionsContainer"}  # of named tuples and of argparse
+    for name, path in EXPERIMENTS.items():
+        code = ast.parse(path.read_text())
+        used = {node.attr for node in ast.walk(code) if isinstance(node, ast.Attribute)} - allowed
+        assert not [attribute for attribute in used if is_private([attribute])], name
+
+
+@pytest.mark.parametrize("study", [path.parent for path in (ROOT / "experiments" / "paper").glob("*/__init__.py")])
+def test_every_study_of_the_paper_has_the_same_four_modules(study):
+    assert {"__init__", "statistics", "claims", "figures"} <= {path.stem for path in study.glob("*.py")}
+    defined = {
+        path.stem: {node.name for node in ast.parse(path.read_text()).body if hasattr(node, "name")}
+        for path in study.glob("*.py")
+    }
+    assert {"Config", "run"} <= defined["__init__"] and {"report", "claims"} <= defined["claims"]
+    assert "plot" in defined["figures"]
+
+
 def level(name, studies):
     """Where a module is in the order of a study."""
     return LEVELS["__init__"] if name in studies else LEVELS.get(name.split(".")[-1], 1)

@@ -6,6 +6,7 @@ import itertools
 import json
 import math
 import pathlib
+import shutil
 
 import jax
 import jax.numpy as jnp
@@ -395,6 +396,19 @@ def test_a_cell_that_is_damaged_or_of_other_settings_is_made_again(tmp_path):
     assert cells.load(path, cells.identity(benchmark.Config(rates=(0.01,)))) is None
     path.write_text(path.read_text()[:-5])
     assert cells.load(path, wanted) is None
+
+
+def test_changed_code_anywhere_in_the_library_makes_saved_cells_stale(tmp_path, monkeypatch):
+    library = tmp_path / "mder_jax"
+    shutil.copytree(pathlib.Path(mder.__file__).parent, library, ignore=shutil.ignore_patterns("__pycache__"))
+    before = cells.identity(benchmark.Config())
+    monkeypatch.setattr(mder, "__file__", str(library / "__init__.py"))
+    assert cells.identity(benchmark.Config()) == before
+    for path in library.rglob("*.py"):
+        original = path.read_text()
+        path.write_text(original + "# changed\n")
+        assert cells.identity(benchmark.Config())["code"] != before["code"], path
+        path.write_text(original)
 
 
 def test_saved_cells_are_of_all_code_that_they_run():

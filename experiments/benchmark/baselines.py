@@ -29,11 +29,9 @@ class Split(NamedTuple):
 
 
 def each_split(fit: Callable[[np.ndarray, np.ndarray], Fitted], tasks: Tasks) -> list[Split]:
-    """Fit and predict split by split, in double precision; one that fails has NaN for a forecast, and says why."""
-    return [
-        _one_split(fit, *(np.asarray(part, np.float64) for part in parts))
-        for parts in zip(tasks.X, tasks.Y, tasks.X_test, strict=True)
-    ]
+    """Fit and predict split by split, in double precision; a split that fails has a forecast of NaN and a reason."""
+    X, Y, X_test = (np.asarray(part, np.float64) for part in (tasks.X, tasks.Y, tasks.X_test))
+    return [_one_split(fit, *parts) for parts in zip(X, Y, X_test, strict=True)]
 
 
 def _one_split(fit: Any, X: np.ndarray, Y: np.ndarray, X_test: np.ndarray) -> Split:

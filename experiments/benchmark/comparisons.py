@@ -53,7 +53,7 @@ class Difference(NamedTuple):
 
 
 def published(table: str) -> dict[str, tuple[float, float, int]]:
-    """Mean, its standard error and number of splits of the NLL of a table, by source; empty if nobody published it."""
+    """Mean, its standard error and number of splits of the NLL of a table, by source; empty if none is published."""
     if table not in _PRINTED:
         return {}
     splits = _SPLITS.get(table, 20)

@@ -1,6 +1,5 @@
 """The figures of the benchmark."""
 
-from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -30,8 +29,9 @@ COLOURS = {"niw": "C0", "niw-calibrated": "C0", "niw-diagonal": "C0", "nig": "C1
 def plot(results: Saved) -> dict[str, Any]:
     """Differences in joint NLL, coverage, part A against published numbers, and epistemic uncertainty."""
     problems = statistics.problems_of(results)
-    made = {name: draw(problems) for name, draw in FIGURES.items()}
-    return {name: figure for name, figure in made.items() if figure is not None}
+    made = {"joint": joint, "regions": regions, "univariate": univariate, "epistemic": epistemic}
+    found = {name: draw(problems) for name, draw in made.items()}
+    return {name: figure for name, figure in found.items() if figure is not None}
 
 
 def _shown(name: str, table: str) -> str:
@@ -57,11 +57,10 @@ def joint(problems: list[Saved]) -> Any:
         axes.axvline(0, color="k", lw=0.8)
         for place, label in enumerate(labels):
             if label in problem["rows"] and label != ENSEMBLE:
-                method = METHOD_OF[label]
-                neural = METHODS[method].neural
-                style = {"color": COLOURS.get(method, "C2" if neural else "0.4"), "markersize": 4, "lw": 1.2}
+                neural = METHODS[METHOD_OF[label]].neural
+                style = {"color": COLOURS.get(METHOD_OF[label], "C2" if neural else "0.4")}
                 style |= {} if neural else {"markerfacecolor": "white"}
-                _point(axes, statistics.difference(problem, label), place, **style)
+                _point(axes, statistics.difference(problem, label), place, markersize=4, lw=1.2, **style)
         axes.plot(0, labels.index(ENSEMBLE), "o", color="C0", markersize=5)
         axes.set(title=_shown(table, table))
         _difference_axis(axes)
@@ -112,8 +111,7 @@ def _with_legend(figure: Any, axes: Any) -> Any:
 
 def univariate(problems: list[Saved]) -> Any:
     """NLL of part A minus that of Deep Ensembles (2017), for each number of epochs."""
-    found = {epochs: statistics.univariate(problems, epochs) for epochs in (40, 400)}
-    found = {epochs: tables for epochs, tables in found.items() if tables}
+    found = {epochs: tables for epochs in (40, 400) if (tables := statistics.univariate(problems, epochs))}
     if not found:
         return None
     present = statistics.labels_of((problem for problem in problems if problem["part"] == "A"), repeated=False)
@@ -134,7 +132,7 @@ def univariate(problems: list[Saved]) -> Any:
 
 
 def _shift(number: int, labels: list[str], step: float) -> float:
-    """Where a row lies beside the others at one place."""
+    """The offset of a row from the others at one place."""
     return (number - (len(labels) - 1) / 2) * step
 
 
@@ -166,7 +164,3 @@ def epistemic(problems: list[Saved]) -> Any:
         axes.set_xticks(sizes, [str(size) for size in sizes])
         axes.xaxis.minorticks_off()
     return _with_legend(figure, panels[0, 0])
-
-
-FIGURES: dict[str, Callable[[list[Saved]], Any]]
-FIGURES = {"joint": joint, "regions": regions, "univariate": univariate, "epistemic": epistemic}

@@ -22,18 +22,15 @@ ENOUGH_ROWS = 500
 
 
 class Goal(NamedTuple):
-    """A goal of a part: what is claimed, the number that decides, what it should be, what it is, and the verdict.
-
-    `tables` is the group of tables.
-    """
+    """A goal of a part of the benchmark."""
 
     part: str
     claim: str
-    statistic: str
-    aim: str
-    ours: str
+    statistic: str  # the number that decides
+    aim: str  # what it should be
+    ours: str  # what it is
     verdict: str
-    tables: str = ""
+    tables: str = ""  # the group of tables
 
     def __str__(self) -> str:
         where = f"{self.part}, tables {self.tables}"

@@ -25,18 +25,15 @@ class Row:
 
 
 class Result(NamedTuple):
-    """A row with its forecast, what it cost a split in seconds, and what went wrong in each split (empty: nothing).
-
-    `rates` are the learning rates that the splits have chosen, if it is made of networks.
-    """
+    """A row with its forecast, its cost for each split in seconds, and what went wrong."""
 
     row: Row
     forecast: Forecast
     training: float
     predicting: float
     compiling: float
-    failures: list[str]
-    rates: list[float] | None = None
+    failures: list[str]  # one for each split; empty if nothing failed
+    rates: list[float] | None = None  # learning rates that the splits have chosen, if it is made of networks
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -78,10 +75,9 @@ class Networks(Method):
         found, predicting = networks.outputs(trained, tasks.X_test)
         if not self.calibrated:
             return [_result(row, trained, predicting, _forecast(row, found)) for row in self.rows]
-        held_out, _ = networks.outputs(trained, X)
-        made = []
+        both, made = (found, networks.outputs(trained, X)[0]), []
         for row in self.rows:
-            of_test, of_apart = (_repeated(_members(row, every), recipe.members) for every in (found, held_out))
+            of_test, of_apart = (_repeated(_members(row, every), recipe.members) for every in both)
             made.append(_result(row, trained, predicting, *networks.calibrated(of_test, of_apart, Y)))
         return made
 
@@ -126,12 +122,12 @@ class Baseline(Method):
         loc, full = (np.stack(values).astype(np.float32) for values in (mean, factor))
         epistemic = None if any(values is None for values in known) else np.stack(known)
         cost = (float(np.mean(training)), float(np.mean(predicting)), 0.0)
-        made = []
-        for row in self.rows:
-            if row.correlations or tasks.targets > 1:
-                own = full if row.correlations else baselines.without_correlations(full)
-                made.append(Result(row, Forecast(gaussians(loc, own), epistemic), *cost, failures))
-        return made
+        factors = {True: full, False: baselines.without_correlations(full)}
+        return [
+            Result(row, Forecast(gaussians(loc, factors[row.correlations]), epistemic), *cost, failures)
+            for row in self.rows
+            if row.correlations or tasks.targets > 1
+        ]
 
 
 ENSEMBLE, CALIBRATED = "NIW ensemble", "NIW ensemble, calibrated"

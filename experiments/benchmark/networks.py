@@ -185,12 +185,10 @@ def outputs(trained: Trained, X: np.ndarray) -> tuple[Any, float]:
 
 
 def calibrated(members: Any, held_out: Any, Y: np.ndarray) -> tuple[Forecast, list[str]]:
-    """The forecast with the scale and the regions that held-out rows call for, each split its own; and what failed.
+    """The forecast with scale and regions calibrated in each split on its held-out rows, and what failed.
 
-    Args:
-      members: what the networks say of the test rows, (S, M, K, ...).
-      held_out: what they say of rows that none of them learnt from, (S, M, H, ...).
-      Y: the targets of those, (S, H, n).
+    `members` (S, M, K, ...) are predictions for test rows, `held_out` (S, M, H, ...) for rows that no member has learnt
+    from, whose targets are Y (S, H, n).
     """
     parts, radii, failures = [], [], []
     for split, y in enumerate(Y):
@@ -203,9 +201,9 @@ def calibrated(members: Any, held_out: Any, Y: np.ndarray) -> tuple[Forecast, li
 
 
 def _calibration(held_out: Any, y: np.ndarray) -> tuple[Scale, list[float], str]:
-    """The factor and the radii that held-out rows call for, in double precision if they are too far off for float32.
+    """The factor and the radii fitted to held-out rows, in double precision if float32 fails.
 
-    Where that fails, too (a covariance that is singular to rounding), the forecast stays as it is, and why is said.
+    If that fails, too (a covariance singular to rounding), the forecast stays as it is and the reason is returned.
     """
     with contextlib.suppress(ValueError):
         return *_scale_and_radii(mder.Mixture(held_out), y), ""

@@ -53,7 +53,7 @@ Scores = dict[str, np.ndarray]
 
 @dataclass(frozen=True, kw_only=True)
 class Problem:
-    """A table, what to learn on it and how long, by which methods, and what to measure besides the usual scores."""
+    """A table, the task on it, the methods to run, and what to measure besides the usual scores."""
 
     part: str  # "A" to "D"
     table: str  # its name, also if it is simulated here

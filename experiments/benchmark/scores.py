@@ -19,18 +19,15 @@ BLOCK, MEMBERS = 1024, 10
 
 
 class Forecast(NamedTuple):
-    """What a method says of the test rows of S splits; arrays have the splits as first axis.
+    """Predictions for the test rows of S splits; arrays have the splits as first axis.
 
-    Args:
-      predictive: a mixture of distributions of all targets at once, NIW or StudentT with arrays (S, M, K, ...); or NIG,
-        (S, K, n), for targets predicted one by one.
-      epistemic: how little is known of the mean, (S, K), larger for less; None for what the predictive says.
-      radii: of the regions of `COVERAGES`, (S, 2), if they were calibrated; None if the distribution determines them.
+    The predictive is a mixture of joint distributions, NIW or StudentT with arrays (S, M, K, ...), or NIG (S, K, n) for
+    targets predicted one by one.
     """
 
     predictive: mder.NIW | mder.StudentT | mder.NIG
-    epistemic: np.ndarray | None = None
-    radii: np.ndarray | None = None
+    epistemic: np.ndarray | None = None  # uncertainty about the mean, (S, K); None for that of the predictive
+    radii: np.ndarray | None = None  # calibrated radii of the regions of `COVERAGES`, (S, 2); None for the predictive's
 
 
 def gaussians(loc: np.ndarray, scale_tril: np.ndarray) -> mder.StudentT:
@@ -108,8 +105,8 @@ def _distance(factor: Array, d: Array) -> Array:
 def of_rows(forecast: Forecast, tasks: Tasks) -> dict[str, np.ndarray]:
     """Scores of every test row of every split: arrays (S, K, ...).
 
-    Rows of all splits go through in blocks of one size, and members are repeated to a common number, which leaves their
-    mixture as it is: so all methods and tables share a few compiled programs.
+    Blocks have one size, and members are repeated to a common number, which does not change their mixture, so that all
+    methods and tables share a few compiled programs.
     """
     splits, rows = tasks.Y_test.shape[:2]
     radii = np.full((splits, len(COVERAGES)), np.nan, np.float32) if forecast.radii is None else forecast.radii
@@ -127,7 +124,7 @@ def of_rows(forecast: Forecast, tasks: Tasks) -> dict[str, np.ndarray]:
 
 
 def _flat(predictive: Any) -> tuple[Any, int]:
-    """The rows of all splits on one axis, and which.
+    """The rows of all splits on one axis, and the index of that axis.
 
     (S, K, ...) -> (S K, ...) for a NIG, else (S, M, K, ...) -> (M', S K, ...), M' the next multiple of M that is at
     least `MEMBERS`.
@@ -145,10 +142,10 @@ def _flat(predictive: Any) -> tuple[Any, int]:
 
 
 def of_splits(rows: dict[str, np.ndarray]) -> dict[str, Any]:
-    """Scores of every split, lists of S, from those of its rows; a row that is not finite spoils it, and is counted.
+    """Scores of every split, lists of S; a non-finite row makes the score of its split non-finite, and is counted.
 
-    Where members far from each other leave a covariance of which float32 knows no Cholesky factor, a row has no region:
-    it counts as outside, is left out of the volumes, and is counted, too.
+    A row whose covariance has no Cholesky factor in float32, as its members are far apart, has no region: it counts as
+    outside, is left out of the volumes, and is counted, too.
     """
     region = np.isfinite(rows["log_volume"])
     squares = np.mean(rows["errors"] ** 2, axis=1)

@@ -18,7 +18,7 @@ RIVAL = "Deep Ensembles 2017"
 
 
 def fields_of(problem: Problem) -> Saved:
-    """What is saved of a problem besides its part and name, so that nobody has to read it off the name."""
+    """What is saved of a problem besides its part and name, which is never parsed."""
     return {"table": problem.table, "epochs": problem.epochs, "fraction": problem.fraction}
 
 
@@ -38,7 +38,7 @@ def by_group(problems: Iterable[Saved]) -> list[Saved]:
     return sorted(problems, key=lambda problem: GROUPS.index(group(problem["table"])))
 
 
-# Rows with the forecast of another, of which another part is called epistemic: they differ in part D alone.
+# Rows with the forecast of another row but another epistemic uncertainty: they differ only in part D.
 REPEATED = {label for label, row in ROWS.items() if row.epistemic != "usual"}
 
 
@@ -84,10 +84,7 @@ def grown(problems: Iterable[Saved]) -> dict[str, list[Saved]]:
 
 
 def epistemic_of(own: list[Saved], label: str) -> list[float]:
-    """Of each problem the mean over splits of the median over test rows of the epistemic variance of a row.
-
-    The splits are those that all problems have.
-    """
+    """For each problem the median epistemic variance of test rows, averaged over the splits that all problems have."""
     values = [problem["rows"][label]["epistemic"] for problem in own]
     splits = min(map(len, values))
     return [float(np.mean(of[:splits])) for of in values]

@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from experiments.benchmark import statistics
-from experiments.benchmark.comparisons import published, standard_error
+from experiments.benchmark.comparisons import Difference, published, standard_error
 from experiments.benchmark.methods import ENSEMBLE, METHODS
 from experiments.benchmark.problems import GROUPS, NEVER_USED, group
 from experiments.benchmark.statistics import Saved
@@ -83,13 +83,17 @@ def _published(problem: Saved) -> Iterator[str]:
     yield f"  published: {found or 'nothing'}"
 
 
+def _to_ensemble(problem: Saved, label: str) -> Difference | None:
+    """Joint NLL minus that of the NIW ensemble, for the other rows."""
+    both = label != ENSEMBLE and ENSEMBLE in problem["rows"]
+    return statistics.difference(problem, label) if both else None
+
+
 def _joint(problem: Saved, label: str) -> str:
     row = problem["rows"][label]
     size = math.exp(np.mean(row["log_volume_90%"]) / problem["targets"])
-    to_ensemble = ""
-    if label != ENSEMBLE and ENSEMBLE in problem["rows"]:
-        found = statistics.difference(problem, label)
-        to_ensemble = f"{found!s:>29}{found.p:>9.2g}"
+    found = _to_ensemble(problem, label)
+    to_ensemble = f"{found!s:>29}{found.p:>9.2g}" if found else ""
     return (
         f"{_mean_and_error(row['nll']):>17}{np.mean(row['energy']):8.3f}{np.mean(row['rmse']):8.3f}"
         f"{np.mean(row['inside_50%']):9.1%}{np.mean(row['inside_90%']):9.1%}{size:9.3g}{to_ensemble:>38}"
@@ -162,8 +166,7 @@ def _troubles(problems: list[Saved]) -> Iterator[str]:
             if failed or broken or no_region:
                 count += 1
                 said = f"{broken} rows with a non-finite NLL, {no_region} without a joint region"
-                said += f"; {failed[0]}" if failed else ""
-                yield f"{where}, {label}: {len(failed)} splits with a failure, {said}"
+                yield "; ".join([f"{where}, {label}: {len(failed)} splits with a failure, {said}", *failed[:1]])
         for method, why in problem["left_out"].items():
             yield f"{where}: {method} left out, {why}"
     yield f"{count} rows of these tables with failures or non-finite scores"
@@ -194,10 +197,8 @@ def joint_table(results: Saved) -> str:
 
 
 def _cell(problem: Saved, label: str) -> str:
-    mark = ""
-    if label != ENSEMBLE and ENSEMBLE in problem["rows"]:
-        found = statistics.difference(problem, label)
-        mark = "" if found.tied else " *" if found.mean > 0 else " °"
+    found = _to_ensemble(problem, label)
+    mark = "" if found is None or found.tied else " *" if found.mean > 0 else " °"
     return _over_splits(problem["rows"][label]["nll"]) + mark
 
 

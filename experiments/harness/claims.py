@@ -2,7 +2,7 @@
 
 import functools
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, NamedTuple
 
 HOLDS, IN_PART, FAILS, OPEN = "holds", "holds in part", "does not hold", "cannot be decided"
@@ -20,9 +20,13 @@ class Claim:
     ours: str  # the value found here, with an interval where it is an estimate
     verdict: str  # one of `HOLDS`, `IN_PART`, `FAILS`, `OPEN`
 
+    def about(self, case: str, words: str) -> "Claim":
+        """The same claim about one of several cases: its id ends with ``_case``, its text with the words."""
+        return replace(self, id=f"{self.id}_{case}", claim=self.claim + words)
+
 
 class Finding(NamedTuple):
-    """What a test of a claim has found: the last fields of its row; `paper` only where it depends on the results."""
+    """What the test of a claim found: the last fields of its row; `paper` only if it depends on the results."""
 
     statistic: str
     ours: str
@@ -31,7 +35,7 @@ class Finding(NamedTuple):
 
 
 def claim(id: str, where: str, paper: str = "") -> Callable[[Callable[..., Finding]], Callable[..., Claim]]:
-    """Make a row of the ledger out of a function that tests a claim and has the claim, in our words, as docstring."""
+    """Turn a test of a claim, with the claim in our words as docstring, into a function that returns a ledger row."""
 
     def decorate(test: Callable[..., Finding]) -> Callable[..., Claim]:
         text = " ".join((test.__doc__ or "").split())
@@ -48,7 +52,7 @@ def claim(id: str, where: str, paper: str = "") -> Callable[[Callable[..., Findi
 
 
 def by_id(claims: Iterable[Claim]) -> dict[str, Claim]:
-    """The claims by their id."""
+    """The claims by their id, which must be unique."""
     found: dict[str, Claim] = {}
     for claim in claims:
         if claim.id in found:

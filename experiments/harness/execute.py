@@ -1,4 +1,4 @@
-"""Run studies, save their results and draw them, in this process or in several; JAX starts only where one runs."""
+"""Run studies, save their results and draw their figures, in this process or in several."""
 
 import argparse
 import contextlib
@@ -20,6 +20,7 @@ import numpy as np
 
 import mder_jax
 from experiments.harness import progress, storage
+from experiments.harness.claims import by_id
 from experiments.harness.command_options import make_config
 from experiments.harness.figures import rendered
 from experiments.harness.study import find, results_of
@@ -40,7 +41,7 @@ def studies(names: list[str], options: argparse.Namespace, done: Callable[[], No
 
 
 def one(name: str, options: argparse.Namespace) -> None:
-    """Run a study, unless saved results will do, and draw it."""
+    """Run a study, unless only the figures are requested, and draw it."""
     progress.running(name)
     if not options.plot_only:
         compute(name, options, options.out)
@@ -53,15 +54,9 @@ def compute(name: str, options: argparse.Namespace, folder: pathlib.Path) -> Non
     config = make_config(find(name).Config, options, options.full)
     date, start = datetime.now(UTC), time.perf_counter()
     results = results_of(name, config, folder)
-    document = {
-        "study": name,
-        "config": dataclasses.asdict(config),
-        "full": options.full,
-        "versions": _versions(),
-        "date": date.isoformat(timespec="seconds"),
-        "seconds": round(time.perf_counter() - start, 2),
-        "results": results,
-    }
+    seconds = round(time.perf_counter() - start, 2)
+    document = {"study": name, "config": dataclasses.asdict(config), "full": options.full, "versions": _versions()}
+    document |= {"date": date.isoformat(timespec="seconds"), "seconds": seconds, "results": results}
     storage.save(folder, name, document)
 
 
@@ -76,7 +71,7 @@ def draw(name: str, folder: pathlib.Path) -> None:
         **document,
         "what": (study.__doc__ or "").strip().splitlines()[0],
         "report": study.report(results),
-        "claims": [dataclasses.asdict(claim) for claim in study.claims(results)],
+        "claims": [dataclasses.asdict(claim) for claim in by_id(study.claims(results)).values()],
         "captions": study.CAPTIONS,
     }
     storage.write(folder / f"{name}{storage.PART}", json.dumps(part, indent=1, ensure_ascii=False).encode())
@@ -91,16 +86,10 @@ def in_processes(
     done: Callable[[], None],
     folder: pathlib.Path,
 ) -> None:
-    """Call ``perform(*item)`` for every item of the work, in order, in several processes, which Ctrl-C stops.
+    """Call ``perform(*item)`` for every item of the work, in order, in several processes.
 
-    Args:
-      perform: a function of a module.
-      work: arguments of the calls.
-      processes: how many at a time.
-      begin: called first in each process, with the arguments; what a process says is running is shown here.
-      arguments: of begin.
-      done: called after each item.
-      folder: where they write; what they had begun is removed if they are stopped.
+    Each process calls ``begin(*arguments)`` first, and `done` is called here after each item. Ctrl-C stops them and
+    removes their unfinished files from the folder. `perform` and `begin` must be functions of a module.
     """
     spawn = multiprocessing.get_context("spawn")
     messages = spawn.Queue()
@@ -122,7 +111,7 @@ def in_processes(
 
 
 def _begin_process(messages: Any, begin: Callable[..., None], arguments: tuple[Any, ...]) -> None:
-    """Leave Ctrl-C and the bar to the main process."""
+    """Leave Ctrl-C and the progress bar to the main process."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     progress.report_to(messages)
     begin(*arguments)

@@ -33,6 +33,19 @@ def line_with_interval(axes: Any, x: Any, values: np.ndarray, color: str, label:
     axes.fill_between(x, low, high, color=color, alpha=0.15, linewidth=0)
 
 
+def line_with_range(axes: Any, x: Any, values: np.ndarray, ends: tuple[float, float], *style: str, **look: Any) -> None:
+    """Medians over the first axis with a band between two quantiles, over x."""
+    low, middle, high = np.quantile(values, (ends[0], 0.5, ends[1]), axis=0)
+    (line,) = axes.plot(x, middle, *style, **look)
+    axes.fill_between(x, low, high, color=line.get_color(), alpha=0.2, linewidth=0)
+
+
+def points_with_range(axes: Any, x: Any, values: np.ndarray, ends: tuple[float, float], **look: Any) -> None:
+    """Medians over the first axis with bars between two quantiles, at x."""
+    low, middle, high = np.quantile(values, (ends[0], 0.5, ends[1]), axis=0)
+    axes.errorbar(x, middle, np.reshape([middle - low, high - middle], (2, -1)), **look)
+
+
 def angle_axis(axes: Any) -> None:
     """An x axis of t from 0 to 2π with ticks at multiples of π/2."""
     axes.set_xlim(0, 2 * math.pi)

@@ -15,13 +15,8 @@ def bar(studies: int) -> Iterator[Callable[[], None]]:
     from rich.console import Console
 
     console = Console(stderr=True)
-    columns = (
-        progress.BarColumn(),
-        progress.MofNCompleteColumn(),
-        progress.TextColumn("studies"),
-        progress.TimeElapsedColumn(),
-        progress.TextColumn("{task.description}"),
-    )
+    time = progress.TimeElapsedColumn()
+    columns = (progress.BarColumn(), progress.MofNCompleteColumn(), "studies", time, "{task.description}")
     with progress.Progress(*columns, console=console, disable=not console.is_terminal, transient=True) as shown:
         task = shown.add_task("", total=studies)
         _now.append(lambda what, part: shown.update(task, description=f"{what} {part:.0%}" if part else what))

@@ -1,20 +1,29 @@
 """Estimates with intervals: bootstrap and Wilson."""
 
 from collections.abc import Callable
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
 
-def interval(
-    values: np.ndarray, statistic: Callable[..., Any] = np.median, draws: int = 2000
-) -> tuple[float, float, float]:
-    """A statistic over the first axis with its 95 % percentile bootstrap interval: value, lower and upper end."""
+class Estimate(NamedTuple):
+    """A value with the lower and the upper end of its 95 % interval; ``f"{estimate:.2f}"`` shows all three."""
+
+    value: float
+    low: float
+    high: float
+
+    def __format__(self, form: str) -> str:
+        value, low, high = (format(number, form or ".3g") for number in self)
+        return f"{value} ({low} to {high})"
+
+
+def interval(values: np.ndarray, statistic: Callable[..., Any] = np.median, draws: int = 2000) -> Estimate:
+    """A statistic over the first axis with its percentile bootstrap interval."""
     values = np.asarray(values)
     rng = np.random.default_rng(0)
     again = statistic(values[rng.integers(0, len(values), (draws, len(values)))], axis=1)
-    low, high = np.quantile(again, [0.025, 0.975])
-    return float(statistic(values, axis=0)), float(low), float(high)
+    return Estimate(float(statistic(values, axis=0)), *map(float, np.quantile(again, [0.025, 0.975])))
 
 
 def ratio_of_spreads(squares: np.ndarray, axis: int) -> np.ndarray:
@@ -23,15 +32,9 @@ def ratio_of_spreads(squares: np.ndarray, axis: int) -> np.ndarray:
     return np.sqrt(variance[..., 0] / variance[..., 1])
 
 
-def fraction(count: int, total: int) -> tuple[float, float, float]:
-    """A fraction with its 95 % Wilson interval."""
+def fraction(count: int, total: int) -> Estimate:
+    """A fraction with its Wilson interval."""
     from scipy import stats
 
     found = stats.binomtest(int(count), int(total)).proportion_ci(0.95, "wilson")
-    return count / total, float(found.low), float(found.high)
-
-
-def shown(estimate: tuple[float, float, float], form: str = ".3g") -> str:
-    """An estimate and its interval as text."""
-    value, low, high = estimate
-    return f"{value:{form}} ({low:{form}} to {high:{form}})"
+    return Estimate(count / total, float(found.low), float(found.high))

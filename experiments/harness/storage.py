@@ -1,4 +1,4 @@
-"""Results on disk: one npz that holds everything, and a json beside it to read; files appear whole or not at all."""
+"""Results on disk: one npz that holds everything, and a json to read; files are written whole or not at all."""
 
 import io
 import json
@@ -21,7 +21,7 @@ class ResultsError(Exception):
 
 
 def write(path: pathlib.Path, content: bytes) -> None:
-    """Write a file so that it appears whole or not at all."""
+    """Write a file whole or not at all."""
     draft = path.with_name(f"{DRAFT}{secrets.token_hex(4)}")
     try:
         with draft.open("wb") as file:
@@ -34,20 +34,18 @@ def write(path: pathlib.Path, content: bytes) -> None:
 
 
 def open_folder(folder: pathlib.Path) -> None:
-    """Make the folder for results, or check that it is one: nobody else's files may be mixed with ours."""
+    """Make the folder for results, or check that it is one: other files must not be mixed with results."""
     folder.mkdir(parents=True, exist_ok=True)
     if not (folder / MARK).exists():
         others = sorted(path.name for path in folder.iterdir())
         if others:
             named = ", ".join(others[:3]) + (", ..." if len(others) > 3 else "")
-            raise ResultsError(
-                f"{folder} holds files that were not made here ({named}); name another folder with --out"
-            )
+            raise ResultsError(f"{folder} holds files that were not made here ({named}); choose another with --out")
         write(folder / MARK, b"Results of python -m experiments. Files here are replaced by later runs.\n")
 
 
 def remove_drafts(folder: pathlib.Path) -> None:
-    """Remove what processes that were stopped had begun to write."""
+    """Remove the unfinished files of processes that were stopped."""
     for draft in folder.glob(f"{DRAFT}*"):
         draft.unlink(missing_ok=True)
 
@@ -76,12 +74,10 @@ def load(folder: pathlib.Path, name: str) -> dict[str, Any]:
 
 def _take_arrays(value: Any, path: str, arrays: dict[str, np.ndarray]) -> Any:
     if isinstance(value, dict):
-        return {
-            str(key): _take_arrays(item, f"{path}.{key}" if path else str(key), arrays) for key, item in value.items()
-        }
+        return {str(key): _take_arrays(item, f"{path}.{key}".lstrip("."), arrays) for key, item in value.items()}
     if isinstance(value, list | tuple):
         return [_take_arrays(item, f"{path}.{number}", arrays) for number, item in enumerate(value)]
-    if isinstance(value, np.generic) or (hasattr(value, "ndim") and value.ndim == 0):
+    if isinstance(value, np.generic) or getattr(value, "ndim", None) == 0:
         return value.item()
     if hasattr(value, "__array__"):
         arrays[path] = np.asarray(value)
@@ -90,10 +86,10 @@ def _take_arrays(value: Any, path: str, arrays: dict[str, np.ndarray]) -> Any:
 
 
 def _put_arrays(value: Any, arrays: Any) -> Any:
+    if isinstance(value, dict) and ARRAY in value:
+        return arrays[value[ARRAY]]
     if isinstance(value, dict):
-        return (
-            arrays[value[ARRAY]] if ARRAY in value else {key: _put_arrays(item, arrays) for key, item in value.items()}
-        )
+        return {key: _put_arrays(item, arrays) for key, item in value.items()}
     if isinstance(value, list):
         return [_put_arrays(item, arrays) for item in value]
     return value

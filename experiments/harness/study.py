@@ -1,4 +1,4 @@
-"""What a study is, and which there are."""
+"""The interface of a study, and the list of studies."""
 
 import importlib
 import pathlib
@@ -7,14 +7,17 @@ from typing import Any, NamedTuple, Protocol, cast
 from experiments.harness.claims import Claim
 
 
-class SavedStudy(Protocol):
-    """What every study has for its saved results."""
+class Study(Protocol):
+    """A study runs once; its report, claims and figures come from the saved results."""
 
     Config: type
     CAPTIONS: dict[str, str]
 
+    def run(self, config: Any, *folder: pathlib.Path) -> dict[str, Any]:
+        """Compute what is saved: dicts, lists, numbers, text, arrays. Only a resumable study gets the folder."""
+
     def report(self, results: dict[str, Any]) -> str:
-        """What to print."""
+        """The text to print."""
 
     def claims(self, results: dict[str, Any]) -> list[Claim]:
         """Rows of the ledger."""
@@ -23,27 +26,13 @@ class SavedStudy(Protocol):
         """Figures by name; each has a caption."""
 
 
-class Study(SavedStudy, Protocol):
-    """A study that computes all in one go."""
-
-    def run(self, config: Any) -> dict[str, Any]:
-        """Compute; what comes back (dicts, lists, numbers, text, arrays) is saved."""
-
-
-class ResumableStudy(SavedStudy, Protocol):
-    """A study that keeps what is done so far in the folder of the results, and resumes from there."""
-
-    def run(self, config: Any, folder: pathlib.Path) -> dict[str, Any]:
-        """Compute what the folder does not hold yet; what comes back is saved."""
-
-
 class Entry(NamedTuple):
-    """Which module a study is, what it shows, whether the run without a name has it, and whether it is resumable."""
+    """The module of a study, what it shows, and how it runs."""
 
     module: str
     what: str
-    in_paper: bool
-    resumable: bool = False
+    in_paper: bool  # whether the command without a name runs it
+    resumable: bool = False  # whether it keeps what is done so far in the folder of the results, and resumes from there
 
 
 PAPER = {
@@ -58,7 +47,7 @@ PAPER = {
     "cubic": "the univariate experiment of Amini et al., six methods side by side",
     "evidence": "the closed forms against brute-force integration, and their error in float32",
 }
-BENCHMARK = "real tables: this library against what else one would use; --full runs for an hour and a half"
+BENCHMARK = "real tables: this library against other methods; --full runs for an hour and a half"
 SPEED = "the evidence, training against PyTorch, and how training grows, as ratios"
 STUDIES = {name: Entry(f"experiments.paper.{name}", what, in_paper=True) for name, what in PAPER.items()} | {
     "benchmark": Entry("experiments.benchmark", BENCHMARK, in_paper=False, resumable=True),
@@ -66,13 +55,11 @@ STUDIES = {name: Entry(f"experiments.paper.{name}", what, in_paper=True) for nam
 }
 
 
-def find(name: str) -> SavedStudy:
+def find(name: str) -> Study:
     """The study of this name."""
-    return cast(SavedStudy, importlib.import_module(STUDIES[name].module))
+    return cast(Study, importlib.import_module(STUDIES[name].module))
 
 
 def results_of(name: str, config: Any, folder: pathlib.Path) -> dict[str, Any]:
-    """Run a study; only one that is resumable sees the folder."""
-    if STUDIES[name].resumable:
-        return cast(ResumableStudy, find(name)).run(config, folder)
-    return cast(Study, find(name)).run(config)
+    """Run a study; only a resumable one gets the folder."""
+    return find(name).run(config, *([folder] if STUDIES[name].resumable else []))

@@ -5,7 +5,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from experiments.paper import printed_formulas as paper
-from experiments.paper.printed_formulas import Array, Prior, log_niw, log_normal, outer, times
+from experiments.paper.printed_formulas import Array, Prior, log_niw, log_normal, times
 
 OBSERVATIONS = 7
 
@@ -49,9 +49,9 @@ def posterior(cases: Cases, rng: np.random.Generator) -> dict[str, Any]:
     one_by_one, log_evidence = prior, 0.0
     for y in Y:
         log_evidence += float(paper.predictive(one_by_one, y))
-        one_by_one = update_by_one(one_by_one, y)
-    found: dict[str, Any] = {"n": n, "m": OBSERVATIONS, "gained_kappa": float(one_by_one.kappa - prior.kappa)}
-    found["gained_nu"] = float(one_by_one.nu - prior.nu)
+        one_by_one = paper.update(one_by_one, y[None], 1)
+    gained = {f"gained_{name}": float(getattr(one_by_one, name) - getattr(prior, name)) for name in ("kappa", "nu")}
+    found: dict[str, Any] = {"n": n, "m": OBSERVATIONS, **gained}
     log_joint = log_niw(prior, cases.mu, cases.Sigma) + sum(log_normal(y, cases.mu, cases.Sigma) for y in Y)
     for name, divisor in (("over_m", OBSERVATIONS), ("over_n", n)):
         at_once = paper.update(prior, Y, divisor)
@@ -62,10 +62,3 @@ def posterior(cases: Cases, rng: np.random.Generator) -> dict[str, Any]:
             "chain": float(np.max(np.abs(log_ratio - log_evidence))),
         }
     return found | {"prior": list(prior), "Y": Y, "sequential": list(one_by_one)}
-
-
-def update_by_one(prior: Prior, y: Array) -> Prior:
-    """eq:postdens for a single observation, which is its own average: Ψ + κ/(κ+1) (y − μ₀)(y − μ₀)ᵀ."""
-    kappa = prior.kappa + 1
-    Psi = prior.Psi + prior.kappa / kappa * outer(y - prior.mu)
-    return Prior((prior.kappa * prior.mu + y) / kappa, Psi, kappa, prior.nu + 1)

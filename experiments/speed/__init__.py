@@ -72,19 +72,15 @@ def _without_cache() -> Iterator[None]:
 
 def _measure(part: str, config: Config) -> dict[str, Any]:
     print(f"{part}:", flush=True)
+    job = Job(config.members, config.rows, batch=config.batch, epochs=config.epochs, seed=config.seed)
     if part == "evidence":
         return evidence.measure(config.points, config.sizes, config.compile_up_to, config.repeats, config.seed)
     if part == "estimator":
         return estimator.measure(config.table_rows, config.table_epochs, config.table_runs, config.seed)
-    job = Job(config.members, config.rows, batch=config.batch, epochs=config.epochs, seed=config.seed)
     if part == "training":
         return training.measure(job, config.turn_epochs, config.repeats, config.whole_runs)
-    sizes = {
-        "members": config.growth_members,
-        "rows": config.growth_rows,
-        "width": config.growth_widths,
-        "targets": config.growth_targets,
-    }
+    sizes = {"members": config.growth_members, "rows": config.growth_rows}
+    sizes |= {"width": config.growth_widths, "targets": config.growth_targets}
     return growth.measure(job, sizes, config.growth_work, config.growth_runs)
 
 

@@ -1,16 +1,25 @@
 """Times taken in turn, so that a slow moment of the machine affects all identically, and the ratios made of them."""
 
+import time
 from collections.abc import Callable, Mapping, Sequence
-from typing import TypeVar
+from typing import Any, TypeVar
 
 import numpy as np
 
+K = TypeVar("K")
 T = TypeVar("T")
 
 
-def in_turn(what: str, candidates: Mapping[str, Callable[[], T]], repeats: int) -> dict[str, list[T]]:
+def seconds(work: Callable[[], Any]) -> float:
+    """The wall time of a call."""
+    start = time.perf_counter()
+    work()
+    return time.perf_counter() - start
+
+
+def in_turn(what: str, candidates: Mapping[K, Callable[[], T]], repeats: int) -> dict[K, list[T]]:
     """What every candidate returns, round after round."""
-    values: dict[str, list[T]] = {name: [] for name in candidates}
+    values: dict[K, list[T]] = {name: [] for name in candidates}
     for number in range(repeats):
         for name, candidate in candidates.items():
             values[name].append(candidate())

@@ -1,15 +1,13 @@
 """`MDERRegressor` against `MLPRegressor` trained once for each member: same rows, layers, minibatches and epochs."""
 
-import time
 import warnings
-from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 
 import mder_jax as mder
 from experiments.harness.figures import new_figure
-from experiments.speed.clock import in_turn, ratio, shown, spread, verdict
+from experiments.speed.clock import in_turn, ratio, seconds, shown, spread, verdict
 from mder_jax.ensemble import clear_programs
 
 GOAL = 5.0
@@ -24,39 +22,28 @@ def measure(rows: int, epochs: int, repeats: int, seed: int) -> dict[str, Any]:
     random = np.random.default_rng(seed)
     X = random.normal(size=(rows, COLUMNS))
     Y = np.stack([np.sin(X[:, 0]) + X[:, 1], X[:, 1] * X[:, 2]], axis=1) + 0.3 * random.normal(size=(rows, TARGETS))
-    shared: dict[str, Any] = {
-        "hidden_layer_sizes": WIDTHS,
-        "max_iter": epochs,
-        "batch_size": min(BATCH, rows),
-        "learning_rate_init": 1e-3,
-    }
+    shared: dict[str, Any] = {"hidden_layer_sizes": WIDTHS, "max_iter": epochs}
+    shared |= {"batch_size": min(BATCH, rows), "learning_rate_init": 1e-3}
     ours = mder.MDERRegressor(**shared, members=MEMBERS, early_stopping=False, random_state=seed)
     theirs = [
         MLPRegressor(**shared, random_state=seed + number, tol=0.0, n_iter_no_change=epochs)
         for number in range(MEMBERS)
     ]
 
-    def fit_ours(forget: bool) -> Callable[[], float]:
-        def timed() -> float:
-            if forget:
-                clear_programs()
-            return _seconds(lambda: ours.fit(X, Y))
+    def fit_ours() -> float:
+        return seconds(lambda: ours.fit(X, Y))
 
-        return timed
+    def compile_and_fit_ours() -> float:
+        clear_programs()
+        return fit_ours()
 
     def fit_theirs() -> float:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")  # that it may not have converged
-            return _seconds(lambda: [model.fit(X, Y) for model in theirs])
+            return seconds(lambda: [model.fit(X, Y) for model in theirs])
 
-    times = in_turn("estimator", {OURS: fit_ours(True), COMPILED: fit_ours(False), THEIRS: fit_theirs}, repeats)
+    times = in_turn("estimator", {OURS: compile_and_fit_ours, COMPILED: fit_ours, THEIRS: fit_theirs}, repeats)
     return {"rows": rows, "epochs": epochs, "seconds": times}
-
-
-def _seconds(work: Callable[[], Any]) -> float:
-    start = time.perf_counter()
-    work()
-    return time.perf_counter() - start
 
 
 def report(results: dict[str, Any]) -> str:

@@ -1,6 +1,5 @@
 """How time and memory grow with networks, rows, width and targets: each size in a separate process."""
 
-from collections.abc import Callable
 from dataclasses import replace
 from functools import partial
 from typing import Any
@@ -18,18 +17,17 @@ AXES = {"members": "networks", "rows": "rows", "width": "width", "targets": "tar
 
 def measure(job: Job, sizes: dict[str, tuple[int, ...]], work: float, repeats: int) -> dict[str, Any]:
     """One axis grows at a time; `work` are the GFLOP of matrix products for which each size is trained."""
-    jobs = {f"{axis} {size}": shortened(replace(job, **{axis: size}), work) for axis in sizes for size in sizes[axis]}
-    candidates: dict[str, Callable[[], dict[str, float]]] = {
-        label: partial(in_fresh_process, job) for label, job in jobs.items()
-    }
-    runs = in_turn("growth", candidates, repeats)
-    rows = [_row(label, jobs[label], runs[label]) for label in jobs]
-    each = {label: np.array([run["epoch_s"] / jobs[label].members for run in runs[label]]) for label in runs}
-    by_members = [label for label in jobs if label.startswith("members ")]
-    for row in rows:
-        if row["axis"] == "members":
-            best = np.min([each[label] for label in by_members], 0)
-            row["of_best"] = spread(each[f"members {row['size']}"] / best)
+    jobs = {(axis, size): shortened(replace(job, **{axis: size}), work) for axis in sizes for size in sizes[axis]}
+    runs = in_turn("growth", {key: partial(in_fresh_process, own) for key, own in jobs.items()}, repeats)
+    each = {key: np.array([run["epoch_s"] for run in runs[key]]) / own.members for key, own in jobs.items()}
+    best = np.min([values for (axis, _), values in each.items() if axis == "members"], axis=0, initial=np.inf)
+    rows: list[dict[str, Any]] = []
+    for (axis, size), own in jobs.items():
+        seconds = each[axis, size]
+        rows.append({"axis": axis, "size": size, "epochs": own.epochs})
+        rows[-1] |= {"member_epoch_us": spread(1e6 * seconds), "member_row_ns": spread(1e9 * seconds / own.rows)}
+        rows[-1] |= {"peak_mb": max(run["peak_mb"] for run in runs[axis, size])}
+        rows[-1] |= {"of_best": spread(seconds / best)} if axis == "members" else {}
     return {"job": vars(job), "rows": rows}
 
 
@@ -37,19 +35,6 @@ def shortened(job: Job, work: float) -> Job:
     """The same with as many epochs as the work allows, but some."""
     fitting = int(work * 1e9 / job.flop)
     return replace(job, epochs=min(max(fitting, 5), job.epochs), batch=min(job.batch, job.rows))
-
-
-def _row(label: str, job: Job, runs: list[dict[str, float]]) -> dict[str, Any]:
-    axis, size = label.split()
-    each = np.array([run["epoch_s"] for run in runs]) / job.members
-    return {
-        "axis": axis,
-        "size": int(size),
-        "epochs": job.epochs,
-        "member_epoch_us": spread(1e6 * each),
-        "member_row_ns": spread(1e9 * each / job.rows),
-        "peak_mb": max(run["peak_mb"] for run in runs),
-    }
 
 
 def report(results: dict[str, Any]) -> str:
@@ -80,17 +65,15 @@ def plot(results: dict[str, Any]) -> Any:
     axes_of = [axis for axis in AXES if any(row["axis"] == axis for row in results["rows"])]
     values = [value for row in results["rows"] for value in (row["member_epoch_us"]["median"], row["peak_mb"])]
     decades = 10 ** np.floor(np.log10(min(values))), 10 ** np.ceil(np.log10(max(values)))
-    figure, panels = new_figure(columns=len(axes_of), width=3.4, height=3.2)
-    for panel, axis in zip(np.atleast_1d(panels), axes_of, strict=True):
+    figure, panels = new_figure(len(axes_of), 3.4, 3.2, squeeze=False)
+    for panel, axis in zip(panels[0], axes_of, strict=True):
         rows = [row for row in results["rows"] if row["axis"] == axis]
         sizes = [row["size"] for row in rows]
-        panel.loglog(
-            sizes, [row["member_epoch_us"]["median"] for row in rows], marker=".", label="µs, network and epoch"
-        )
+        times = [row["member_epoch_us"]["median"] for row in rows]
+        panel.loglog(sizes, times, marker=".", label="µs, network and epoch")
         panel.loglog(sizes, [row["peak_mb"] for row in rows], marker=".", color="0.6", label="peak memory, MB")
         panel.set_xticks(sizes, [f"{size:,}" for size in sizes])
         panel.set_xticks([], minor=True)
-        panel.set_ylim(*decades)
-        panel.set_xlabel(AXES[axis])
-    np.atleast_1d(panels)[0].legend()
+        panel.set(xlabel=AXES[axis], ylim=decades)
+    panels[0, 0].legend()
     return figure

@@ -77,9 +77,8 @@ def train(job: Job) -> tuple[mder.Ensemble, float]:
     """Train on all devices; the members, and the seconds of an epoch without compilation and start."""
     network = mder.mlp((job.width, job.width), mder.num_outputs(job.targets), link=job.link)
     options: dict[str, Any] = {"members": job.members, "batch_size": job.batch, "epochs": job.epochs}
-    ensemble = mder.fit_ensemble(
-        jax.random.key(job.seed), network, loss, *job.data(), optimizer=job.optimizer(), progress=False, **options
-    )
+    options |= {"optimizer": job.optimizer(), "progress": False}
+    ensemble = mder.fit_ensemble(jax.random.key(job.seed), network, loss, *job.data(), **options)
     return ensemble, ensemble.seconds / ensemble.epochs
 
 

@@ -65,7 +65,8 @@ def vectorised(job: Job, compiled: bool) -> Callable[[], float]:
     step = torch.compile(step, dynamic=False) if compiled else step
 
     def epochs() -> float:
-        params = {name: value.detach() for name, value in stack_networks(job).items()}
+        networks = stack_module_state([make_network(job) for _ in range(job.members)])[0]
+        params = {name: value.detach() for name, value in networks.items()}
         moments = [{name: torch.zeros_like(value) for name, value in params.items()} for _ in range(2)]
         number = itertools.count(1)
         start = time.perf_counter()
@@ -76,11 +77,6 @@ def vectorised(job: Job, compiled: bool) -> Callable[[], float]:
         return (time.perf_counter() - start) / job.epochs
 
     return torch.no_grad()(epochs)
-
-
-def stack_networks(job: Job) -> Tensors:
-    """Parameters of all networks."""
-    return stack_module_state([make_network(job) for _ in range(job.members)])[0]
 
 
 def make_step(job: Job, x: torch.Tensor, y: torch.Tensor) -> Callable[..., Any]:

@@ -1,10 +1,10 @@
-"""Figures data, data_xyt, predictions, nu and covcorr of the paper, and the uncertainties beside ν."""
+"""Figures data, data_xyt, predictions, nu and covcorr of the paper, and the uncertainties."""
 
 from typing import Any
 
 import numpy as np
 
-from experiments.harness.figures import ANGLE_NAMES, ANGLES, angle_axis, new_figure
+from experiments.harness.figures import ANGLE_NAMES, ANGLES, angle_axis, line_with_range, new_figure
 from experiments.paper import circle_recipe
 from experiments.paper.circle.statistics import POINTS, scale_of
 from experiments.paper.circle_recipe import GRID
@@ -38,9 +38,7 @@ def plot(results: dict[str, Any]) -> dict[str, Any]:
 def _data(t: np.ndarray, xy: np.ndarray) -> Any:
     figure, axes = new_figure(width=4.6, height=3.8)
     points = axes.scatter(xy[:, 0], xy[:, 1], c=t, s=9, vmin=0, vmax=2 * np.pi)
-    _xy_axes(axes)
-    _colour_bar(figure, points)
-    return figure
+    return _in_plane(figure, axes, points)
 
 
 def _data_over_t(t: np.ndarray, xy: np.ndarray) -> Any:
@@ -64,19 +62,16 @@ def _predictions(mu: np.ndarray) -> Any:
     angles = np.linspace(0, 2 * np.pi, 200)
     axes.plot(np.cos(angles), np.sin(angles), color="black", linewidth=1, linestyle=":", label="truth")
     axes.legend(loc="center")
-    _xy_axes(axes)
-    _colour_bar(figure, lines)
-    return figure
+    return _in_plane(figure, axes, lines)
 
 
-def _xy_axes(axes: Any) -> None:
+def _in_plane(figure: Any, axes: Any, coloured: Any) -> Any:
+    """The figure with axes of the xy-plane and a bar for the colour t."""
     axes.set(xlabel="x", ylabel="y", xlim=(-1.6, 1.6), ylim=(-1.6, 1.6), aspect="equal")
-
-
-def _colour_bar(figure: Any, coloured: Any) -> None:
     bar = figure.colorbar(coloured, label="t (rad)", shrink=0.8)
     bar.solids.set(alpha=1)
     bar.set_ticks(ANGLES, labels=ANGLE_NAMES)
+    return figure
 
 
 def _gates(t: np.ndarray, gates: dict[str, np.ndarray]) -> Any:
@@ -132,9 +127,7 @@ def _uncertainties(reading: dict[str, np.ndarray]) -> Any:
     truths = np.abs(circle_recipe.true_mean()) * circle_recipe.NOISE
     for number, (axes, name) in enumerate(zip(panels, "xy", strict=True)):
         for kind, values in (("aleatoric", aleatoric), ("epistemic", epistemic)):
-            low, middle, high = np.quantile(values[..., number], [0.16, 0.5, 0.84], axis=0)
-            (line,) = axes.plot(GRID, middle, label=kind)
-            axes.fill_between(GRID, low, high, color=line.get_color(), alpha=0.2, linewidth=0)
+            line_with_range(axes, GRID, values[..., number], (0.16, 0.84), label=kind)
         axes.plot(GRID, truths[:, number], color="black", linestyle=":", label="noise (truth)")
         axes.set(ylabel=f"standard deviation of {name}", yscale="log", ylim=(3e-3, 1))
         angle_axis(axes)

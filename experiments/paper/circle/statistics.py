@@ -1,14 +1,12 @@
 """Numbers of the circle's networks. A reading has a field for each network: (data sets, members, ...)."""
 
 import numpy as np
-from scipy import stats
 
-from experiments.harness.statistics import fraction, interval
+from experiments.harness.statistics import Estimate, fraction, interval
 from experiments.paper import circle_recipe
 from experiments.paper.circle_recipe import GRID, QUADRANT_MIDDLES
 
 Reading = dict[str, np.ndarray]
-Estimate = tuple[float, float, float]
 POINTS = {"split": "90 % of the", "all": "all"}  # what a reading trains on
 SIGNS = (1, -1, 1, -1)  # of the correlation in the quadrants
 
@@ -26,11 +24,6 @@ def drops(reading: Reading) -> np.ndarray:
 def drops_of_sets(reading: Reading) -> np.ndarray:
     """The same as (data sets, members)."""
     return drops(reading).reshape(reading["nu"].shape[:2])
-
-
-def p_of_fall(drop: np.ndarray) -> float:
-    """One-sided Wilcoxon test of a fall of ν."""
-    return float(stats.wilcoxon(drop, alternative="greater").pvalue) if np.any(drop) else 1.0
 
 
 def epistemic_ratio(reading: Reading) -> Estimate:
@@ -58,12 +51,12 @@ def right_correlations(reading: Reading) -> list[Estimate]:
     return [fraction(int(np.sum(values > 0.9)), len(rho)) for values in rho.T]
 
 
-def spreads_of_correlation(reading: Reading) -> tuple[float, float, float]:
+def spreads_of_correlation(reading: Reading) -> list[float]:
     """Standard deviation of ρ over networks: near the sign flips, in the outer and in the inner quadrants."""
     spread = np.std(circle_recipe.correlation(members(reading, "L")), axis=0)
     first, second, third, fourth = QUADRANT_MIDDLES
-    flips, outer, inner = circle_recipe.near_sign_flips(width=np.pi / 16), first | fourth, second | third
-    return float(np.mean(spread[flips])), float(np.mean(spread[outer])), float(np.mean(spread[inner]))
+    flips = circle_recipe.near_sign_flips(width=np.pi / 16)
+    return [float(np.mean(spread[where])) for where in (flips, first | fourth, second | third)]
 
 
 def agreements(reading: Reading) -> list[tuple[float, float]]:

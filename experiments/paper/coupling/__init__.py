@@ -1,4 +1,4 @@
-"""What the coupling ν = r κ changes and what it cannot: the circle with many r, and with κ left free.
+"""What the coupling ν = r κ changes and what it cannot change: the circle with many r, and with κ left free.
 
 On eq:kappanucoupling, Sec. 3. The likelihood sees (1+κ)/κ Ψ only. So r moves the border between aleatoric and
 epistemic uncertainty, while the predictive distribution, which is what is fitted, can stay as it is.

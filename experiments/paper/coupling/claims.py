@@ -1,11 +1,11 @@
-"""What networks with different couplings, and with a free κ, say about Sec. 2, 3 and 4."""
+"""The claims of Sec. 2, 3 and 4, tested on networks with different couplings and with a free κ."""
 
 from typing import Any
 
 import numpy as np
 
 from experiments.harness.claims import Claim, Finding, claim, decide, judge
-from experiments.harness.statistics import fraction, interval, shown
+from experiments.harness.statistics import Estimate, fraction, interval
 from experiments.paper import circle_recipe
 from experiments.paper.coupling.statistics import by_network, labels, matching_r, usual
 
@@ -51,16 +51,14 @@ def _identity(results: dict[str, Any], values: Values) -> Finding:
 @claim(id="coupling.free_kappa", where="Sec. 2, Ambiguity of shape parameters")
 def _free_kappa(results: dict[str, Any], values: Values) -> Finding:
     """the NLL alone cannot teach the network κ"""
-    low, high = len(results["r"]), len(results["r"]) + 1
-    ratio = interval(np.log(values["kappa"][high] / values["kappa"][low]), np.mean)
-    difference = interval(values["fresh"][high] - values["fresh"][low], np.mean)
-    ends = (shown(interval(values["kappa"][place])) for place in (low, high))
+    (low, high), nll = values["kappa"][len(results["r"]) :], values["fresh"][len(results["r"]) :]
+    ratio, difference = interval(np.log(high / low), np.mean), interval(nll[1] - nll[0], np.mean)
+    starts = " and ".join(f"{start:.2g}" for start in results["start"])
     return Finding(
-        statistic="median κ after training without coupling, started at "
-        + " and ".join(f"{start:.2g}" for start in results["start"])
-        + "; difference of NLL on fresh data (nats)",
-        ours=f"{'; '.join(ends)}; {shown(difference, '+.2f')}",
-        verdict=decide(ratio[1] > 0 and difference[1] <= 0 <= difference[2], ratio[1] > 0),
+        statistic=f"median κ after training without coupling, started at {starts}; difference of NLL on fresh data "
+        "(nats)",
+        ours=f"{interval(low)}; {interval(high)}; {difference:+.2f}",
+        verdict=decide(ratio.low > 0 and difference.low <= 0 <= difference.high, ratio.low > 0),
     )
 
 
@@ -76,8 +74,8 @@ def _fluctuation(results: dict[str, Any], values: Values) -> Finding:
     return Finding(
         statistic="κ/ν within a network, 95 % over 5 % quantile over t, without coupling (1 with it); "
         f"scatter of ln κ over networks: free; r = {results['r'][usual(results)]:g}",
-        ours=f"{shown(factor, '.2f')}; {scatters}",
-        verdict=decide(factor[1] > 1.5, factor[1] > 1.05),
+        ours=f"{factor:.2f}; {scatters}",
+        verdict=decide(factor.low > 1.5, factor.low > 1.05),
     )
 
 
@@ -87,13 +85,13 @@ def _same_fit(results: dict[str, Any], values: Values) -> Finding:
     couplings, one = results["r"], usual(results)
     others = [place for place in range(len(couplings)) if place != one]
     differences = [interval(values["fresh"][place] - values["fresh"][one], np.mean) for place in others]
-    close = [max(abs(low), abs(high)) < 0.1 for _, low, high in differences]
+    close = all(max(abs(low), abs(high)) < 0.1 for _, low, high in differences)
     differ = [not low <= 0 <= high for _, low, high in differences]
-    found = (f"r = {couplings[i]:g}: {shown(value, '+.2f')}" for i, value in zip(others, differences, strict=True))
+    found = (f"r = {couplings[i]:g}: {value:+.2f}" for i, value in zip(others, differences, strict=True))
     return Finding(
         statistic=f"NLL on fresh data minus that with r = {couplings[one]:g}, nats per point, same initial weights",
         ours="; ".join(found),
-        verdict=decide(False, not all(differ)) if any(differ) else judge(others and all(close), False),
+        verdict=decide(False, not all(differ)) if any(differ) else judge(others and close, False),
     )
 
 
@@ -102,12 +100,12 @@ def _split(results: dict[str, Any], values: Values) -> Finding:
     """r is a choice that sets the scales of aleatoric and epistemic uncertainty, not of the prediction"""
     small, large = int(np.argmin(results["r"])), int(np.argmax(results["r"]))
     ratios = {name: interval(values[name][large] / values[name][small]) for name in ("aleatoric", "epistemic", "total")}
-    moved = ratios["aleatoric"][2] < 1 < ratios["epistemic"][1]
+    moved = ratios["aleatoric"].high < 1 < ratios["epistemic"].low
     return Finding(
         statistic=f"standard deviations along the radius with r = {results['r'][large]:g} over those with r = "
         f"{results['r'][small]:g}: aleatoric; epistemic; total",
-        ours="; ".join(shown(ratio, ".2f") for ratio in ratios.values()),
-        verdict=decide(moved and 0.8 < ratios["total"][0] < 1.25, moved),
+        ours="; ".join(f"{ratio:.2f}" for ratio in ratios.values()),
+        verdict=decide(moved and 0.8 < ratios["total"].value < 1.25, moved),
     )
 
 
@@ -121,8 +119,8 @@ def _global_scale(results: dict[str, Any], values: Values) -> Finding:
     return Finding(
         statistic=f"factor on it from r = {results['r'][one]:g} to r = {r:g} at the same evidence, largest over "
         "smallest over t",
-        ours=shown(varies, ".2f"),
-        verdict=judge(varies[2] < 1.1, varies[1] > 1.1),
+        ours=f"{varies:.2f}",
+        verdict=judge(varies.high < 1.1, varies.low > 1.1),
     )
 
 
@@ -134,9 +132,8 @@ def _gate(results: dict[str, Any], values: Values) -> Finding:
     difference = interval(nu[large] - nu[small], np.mean)
     return Finding(
         statistic=f"mean ν with r = {results['r'][small]:g}; {results['r'][large]:g}; difference, same initial weights",
-        ours=f"{shown(interval(nu[small], np.mean), '.1f')}; {shown(interval(nu[large], np.mean), '.1f')}; "
-        f"{shown(difference, '+.1f')}",
-        verdict=judge(difference[1] > -1 and difference[2] < 1, difference[1] > 0 or difference[2] < 0),
+        ours=f"{interval(nu[small], np.mean):.1f}; {interval(nu[large], np.mean):.1f}; {difference:+.1f}",
+        verdict=judge(difference.low > -1 and difference.high < 1, difference.low > 0 or difference.high < 0),
     )
 
 
@@ -144,15 +141,13 @@ def _gate(results: dict[str, Any], values: Values) -> Finding:
 def _noise_scale(results: dict[str, Any], values: Values) -> Finding:
     """the scale of the predicted aleatoric uncertainty is not that of the noise and has to be rescaled"""
     one, noise = usual(results), circle_recipe.NOISE
-    aleatoric, networks = (
-        interval(values["aleatoric"][one]),
-        zip(results["total"][one], results["nu"][one], strict=True),
-    )
+    aleatoric = interval(values["aleatoric"][one])
+    networks = zip(results["total"][one], results["nu"][one], strict=True)
     return Finding(
         statistic=f"its median over t along the radius with r = {results['r'][one]:g} (true noise {noise:g}); r that "
         "would make it right at the same evidence",
-        ours=f"{shown(aleatoric)}; {_matches([matching_r(*network, noise, 'aleatoric') for network in networks])}",
-        verdict=_off_scale(np.array(aleatoric) / noise),
+        ours=f"{aleatoric}; {_matches([matching_r(*network, noise, 'aleatoric') for network in networks])}",
+        verdict=_off_scale(aleatoric, noise),
     )
 
 
@@ -166,18 +161,18 @@ def _epistemic_scale(results: dict[str, Any], values: Values) -> Finding:
     return Finding(
         statistic="its median over t over the root mean square error of μ, along the radius, with "
         f"r = {results['r'][one]:g}; r that would make it 1 at the same evidence",
-        ours=f"{shown(epistemic)}; {_matches([matching_r(*network, 'epistemic') for network in networks])}",
-        verdict=_off_scale(np.array(epistemic)),
+        ours=f"{epistemic}; {_matches([matching_r(*network, 'epistemic') for network in networks])}",
+        verdict=_off_scale(epistemic, 1.0),
     )
 
 
-def _off_scale(ratio: np.ndarray) -> str:
-    """Whether a ratio with its interval is off 1; it is not if it is within a tenth of it."""
-    return judge(ratio[2] < 1 or ratio[1] > 1, ratio[1] > 0.9 and ratio[2] < 1.1)
+def _off_scale(found: Estimate, right: float) -> str:
+    """Whether an estimate differs from the right value; it does not if its interval is within a tenth of it."""
+    return judge(found.high < right or found.low > right, found.low > 0.9 * right and found.high < 1.1 * right)
 
 
 def _matches(found: list[float]) -> str:
-    """For how many networks there is an r, and which."""
+    """For how many networks an r exists, and its range."""
     exist = np.array(found)[np.isfinite(found)]
     some = f", median {np.median(exist):.2g}, {exist.min():.2g} to {exist.max():.2g}" if len(exist) else ""
-    return f"one exists for {shown(fraction(len(exist), len(found)), '.0%')} of networks{some}"
+    return f"one exists for {fraction(len(exist), len(found)):.0%} of networks{some}"

@@ -1,4 +1,4 @@
-"""The univariate experiment of Amini et al. (2020) that the paper criticises: trained on [-4, 4], looked at on [-7, 7].
+"""The univariate experiment of Amini et al. (2020) that the paper criticises: trained on [-4, 4], tested on [-7, 7].
 
 Sec. 2.2 and the footnote of Sec. 4 (no figure in the paper). Command: ``python -m experiments cubic``. Run time on two
 cores: about 12 s.
@@ -64,8 +64,7 @@ def draw_tables(config: Config) -> tuple[mder.datasets.Table, mder.datasets.Tabl
         wide = mder.datasets.cubic(new, config.new_points, -REACH, REACH)
         return mder.datasets.cubic(seen, config.points, -EDGE, EDGE), wide
 
-    seen, new = jax.tree.map(np.asarray, draw(jax.random.key(config.seed)))
-    return seen, new
+    return jax.tree.map(np.asarray, draw(jax.random.key(config.seed)))
 
 
 def fit(config: Config, seen: mder.datasets.Table, scale: float) -> mder.Ensemble:

@@ -5,7 +5,7 @@ from typing import Any
 import numpy as np
 
 from experiments.harness.claims import Claim, Finding, claim, decide
-from experiments.harness.statistics import fraction, interval, ratio_of_spreads, shown
+from experiments.harness.statistics import fraction, interval, ratio_of_spreads
 from experiments.paper.cubic.statistics import ENSEMBLES, METHODS, inside, of_kind, scores, typical
 
 IDS = {"DER, λ = 0": "der", "DER, λ > 0": "regularised", "coupled": "coupled", "Gaussian": "gaussian"}
@@ -29,32 +29,30 @@ def report(results: dict[str, Any]) -> str:
 def claims(results: dict[str, Any]) -> list[Claim]:
     """Growth outside the data (Sec. 4), the degeneracy and the regulariser (Sec. 2.2)."""
     return [
-        *[_network(results, kind) for kind in ("DER, λ = 0", "DER, λ > 0", "coupled")],
-        *[_ensemble(results, name) for name in ENSEMBLES],
-        _arbitrary(results),
-        _fixed(results),
-        _vanishing(results),
-        _wrong_noise(results),
+        *[_network(results, kind).about(IDS[kind], f": {kind}") for kind in ("DER, λ = 0", "DER, λ > 0", "coupled")],
+        *[_ensemble(results, name).about(IDS[kind], f": {name}") for name, kind in ENSEMBLES.items()],
+        *[test(results) for test in (_arbitrary, _fixed, _vanishing, _wrong_noise)],
     ]
 
 
-def _network(results: dict[str, Any], kind: str) -> Claim:
+@claim(id="cubic.network", where="Sec. 4, footnote")
+def _network(results: dict[str, Any], kind: str) -> Finding:
+    """one network has no chance to notice growing epistemic uncertainty outside its data"""
     known = inside(results["new_x"])
-    stated = [scores(kind, results, where) for where in (known, ~known)]
+    within, outside = (scores(kind, results, where) for where in (known, ~known))
     mean = of_kind(kind, results["new"])["mean"]
     error = np.sqrt(np.mean((mean - results["new_x"] ** 3)[:, ~known] ** 2, axis=1))
-    growth, short = interval(stated[1]["epistemic"] / stated[0]["epistemic"]), interval(error / stated[1]["epistemic"])
-    return Claim(
-        id=f"cubic.network_{IDS[kind]}",
-        where="Sec. 4, footnote",
-        claim=f"one network has no chance to notice growing epistemic uncertainty outside its data: {kind}",
+    growth, short = interval(outside["epistemic"] / within["epistemic"]), interval(error / outside["epistemic"])
+    return Finding(
         statistic="epistemic std outside / inside; error of the mean / epistemic std outside; coverage of 90 % outside",
-        ours=f"{shown(growth)}; {shown(short)}; {shown(interval(stated[1]['cover']), '.0%')}",
-        verdict=decide(growth[2] <= 1 and short[1] > ENOUGH, short[1] > ENOUGH),
+        ours=f"{growth}; {short}; {interval(outside['cover']):.0%}",
+        verdict=decide(growth.high <= 1 and short.low > ENOUGH, short.low > ENOUGH),
     )
 
 
-def _ensemble(results: dict[str, Any], name: str) -> Claim:
+@claim(id="cubic.ensemble", where="Sec. 5")
+def _ensemble(results: dict[str, Any], name: str) -> Finding:
+    """the disagreement of networks shows what is not known outside the data"""
     known = inside(results["new_x"])
 
     def growth(mean: np.ndarray, axis: int) -> np.ndarray:
@@ -67,13 +65,10 @@ def _ensemble(results: dict[str, Any], name: str) -> Claim:
 
     mean = of_kind(name, results["new"])["mean"]
     grown, short = (interval(mean, statistic, draws=300) for statistic in (growth, shortfall))
-    return Claim(
-        id=f"cubic.ensemble_{IDS[ENSEMBLES[name]]}",
-        where="Sec. 5",
-        claim=f"the disagreement of networks shows what is not known outside the data: {name}",
+    return Finding(
         statistic="std between networks outside / inside; error of their mean / that std outside",
-        ours=f"{shown(grown)}; {shown(short)}",
-        verdict=decide(grown[1] > 1 and short[2] < ENOUGH, grown[1] > 1),
+        ours=f"{grown}; {short}",
+        verdict=decide(grown.low > 1 and short.high < ENOUGH, grown.low > 1),
     )
 
 
@@ -91,8 +86,8 @@ def _arbitrary(results: dict[str, Any]) -> Finding:
     return Finding(
         statistic="factor e^(2 std) between networks, of kappa and of the width of the predictive; "
         "std of ln kappa / ln width",
-        ours=f"{shown(interval(kappa, _factor))} and {shown(interval(width, _factor))}; {shown(times)}",
-        verdict=decide(times[1] > 5, times[1] > 1),
+        ours=f"{interval(kappa, _factor)} and {interval(width, _factor)}; {times}",
+        verdict=decide(times.low > 5, times.low > 1),
     )
 
 
@@ -104,7 +99,7 @@ def _fixed(results: dict[str, Any]) -> Finding:
     return Finding(
         statistic="largest |aleatoric / epistemic variance / nu - 1| (r = 1); "
         "factor e^(2 std) of kappa between networks",
-        ours=f"{off:.1e}; {shown(interval(typical(results, 'kappa')['coupled'], _factor))}",
+        ours=f"{off:.1e}; {interval(typical(results, 'kappa')['coupled'], _factor)}",
         verdict=decide(off < 1e-4),
     )
 
@@ -117,8 +112,8 @@ def _vanishing(results: dict[str, Any]) -> Finding:
     found = interval(ratio)
     return Finding(
         statistic="kappa with λ over kappa without, same initial parameters; networks in which it is smaller",
-        ours=f"{shown(found)}; {shown(fraction(np.sum(ratio < 1), len(ratio)), '.0%')}",
-        verdict=decide(found[2] < 0.1, found[2] < 1),
+        ours=f"{found}; {fraction(np.sum(ratio < 1), len(ratio)):.0%}",
+        verdict=decide(found.high < 0.1, found.high < 1),
     )
 
 
@@ -131,6 +126,6 @@ def _wrong_noise(results: dict[str, Any]) -> Finding:
     return Finding(
         statistic="aleatoric std inside over that of the noise, with λ (0.8 to 1.25 would be correct); "
         "coupled, to compare",
-        ours=f"{shown(with_lam)}; {shown(coupled)}",
-        verdict=decide(with_lam[2] < 0.8 or with_lam[1] > 1.25),
+        ours=f"{with_lam}; {coupled}",
+        verdict=decide(with_lam.high < 0.8 or with_lam.low > 1.25),
     )

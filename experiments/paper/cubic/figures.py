@@ -16,7 +16,7 @@ CAPTIONS = {
 
 
 def plot(results: dict[str, Any]) -> dict[str, Any]:
-    """All methods side by side, what they say of themselves outside the data, and κ."""
+    """All methods side by side, their epistemic uncertainty outside the data, and κ."""
     return {"methods": _methods(results), "growth": _growth(results), "kappa": _kappa(results)}
 
 

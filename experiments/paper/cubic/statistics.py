@@ -21,7 +21,7 @@ def inside(x: np.ndarray) -> np.ndarray:
 
 
 def of_kind(method: str, parts: dict[str, np.ndarray]) -> dict[str, np.ndarray]:
-    """The parts, (members, rows), of the networks of this kind or of which this ensemble is made."""
+    """The parts, (members, rows), of the networks of this kind or of this ensemble."""
     return {name: part[KINDS.index(ENSEMBLES.get(method, method))] for name, part in parts.items()}
 
 

@@ -1,7 +1,7 @@
 """The likelihood cannot distinguish κ from β (fig:degeneration), and what Amini's regulariser makes of that.
 
 Sec. 2.1, 2.2, 3 and App. D of the paper. Command: ``python -m experiments degeneration``. Run time: about 6 s on two
-cores, of which half is compilation.
+cores, half of it compilation.
 """
 
 from dataclasses import dataclass

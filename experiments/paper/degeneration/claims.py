@@ -1,11 +1,11 @@
-"""What the manifold and networks trained with Amini's loss say about Sec. 2.1, 2.2, 3 and App. D."""
+"""The claims of Sec. 2.1, 2.2, 3 and App. D, tested on the manifold and on networks trained with Amini's loss."""
 
 from typing import Any
 
 import numpy as np
 
 from experiments.harness.claims import Claim, Finding, claim, decide
-from experiments.harness.statistics import interval, shown
+from experiments.harness.statistics import Estimate, interval
 from experiments.paper.degeneration import statistics
 from experiments.paper.degeneration.statistics import kappa_with, kappa_without, null_counts
 
@@ -18,17 +18,16 @@ def report(results: dict[str, Any]) -> str:
     lines = ["along constant (1+kappa)/kappa Psi, kappa from 1e-4 to 1e4 (null: eigenvalues of the expected Hessian)"]
     for row in results["targets"]:
         free, coupled = (null_counts(row[name]) for name in ("eigenvalues", "coupled_eigenvalues"))
+        nll = f"NLL within {row['nll_deviation']:.0e}"
+        lines.append(f"  n = {row['n']}: {nll}, null {free}, with nu = r kappa {coupled}")
+    training, half = results["training"], statistics.half_time(results["training"])
+    lines += [
+        f"training with lambda |y - mu| Phi, {training['epoch'][-1]} epochs: kappa = aleatoric / epistemic",
+        "  lambda  Phi          median kappa (95 % interval)      at half time  median alpha  median NLL",
+    ]
+    for number, (group, kappa) in enumerate(zip(training["groups"], training["kappa"], strict=True)):
         lines.append(
-            f"  n = {row['n']}: NLL within {row['nll_deviation']:.0e}, null {free}, with nu = r kappa {coupled}"
-        )
-    training = results["training"]
-    lines.append(f"training with lambda |y - mu| Phi, {training['epoch'][-1]} epochs: kappa = aleatoric / epistemic")
-    lines.append("  lambda  Phi          median kappa (95 % interval)      at half time  median alpha  median NLL")
-    half = statistics.half_time(training)
-    for number, group in enumerate(training["groups"]):
-        kappa = training["kappa"][number]
-        lines.append(
-            f"  {group['lambda']:<7g} {group['definition']:12} {shown(interval(kappa[:, -1])):33} "
+            f"  {group['lambda']:<7g} {group['definition']:12} {f'{interval(kappa[:, -1])}':33} "
             f"{np.median(kappa[:, half]):<13.3g} {np.median(training['alpha'][number]):<13.3g} "
             f"{np.median(training['nll'][number]):.3f}"
         )
@@ -134,7 +133,7 @@ def _breaks(results: dict[str, Any]) -> Finding:
         statistic="what the loss gains from κ = 1 to 1e-4 on the manifold, over λ and Φ; κ after training relative to "
         "the same network with λ = 0, median",
         ours=f"{min(gains):.2g} to {max(gains):.2g} nats; {_by_strength(ratios)}",
-        verdict=decide(gained and all(found[2] < 1 for found in ratios.values()), in_part=gained),
+        verdict=decide(gained and all(found.high < 1 for found in ratios.values()), in_part=gained),
     )
 
 
@@ -161,7 +160,7 @@ def _ratio(results: dict[str, Any]) -> Finding:
     return Finding(
         statistic=f"κ, which is that ratio, after training: median over networks, Φ = 2κ + α (with λ = 0: {free:.2g})",
         ours=_by_strength(found),
-        verdict=decide(lowered and found[max(results["lambdas"])][2] < 0.1, in_part=lowered),
+        verdict=decide(lowered and found[max(results["lambdas"])].high < 0.1, in_part=lowered),
     )
 
 
@@ -176,7 +175,7 @@ def _in_practice(results: dict[str, Any]) -> Finding:
     return Finding(
         statistic=f"least κ after {training['epoch'][-1]} epochs with λ > 0, κ relative to half of the epochs, median; "
         "networks that became non-finite; least κ down to which the NLL and its slopes are right in float32",
-        ours=f"{np.min(kappa[..., -1]):.1g}, {shown(change, '.2g')}; {training['diverged']} of {training['nll'].size}; "
+        ours=f"{np.min(kappa[..., -1]):.1g}, {change:.2g}; {training['diverged']} of {training['nll'].size}; "
         f"{float32['least_kappa']:.0e} (error {float32['error']:.0e})",
         verdict=decide(away and unstable, in_part=away),
     )
@@ -204,8 +203,8 @@ def _both_phi(results: dict[str, Any]) -> Finding:
     down = interval(np.median([ends[lam, "meinert2021"] for lam in results["lambdas"]], axis=0))
     return Finding(
         statistic="κ after training with κ + 2α over that with 2κ + α, same start, median; median κ with κ + 2α",
-        ours=f"{_by_strength(ratios)}; {shown(down, '.2g')}",
-        verdict=decide(down[2] < 1),
+        ours=f"{_by_strength(ratios)}; {down:.2g}",
+        verdict=decide(down.high < 1),
     )
 
 
@@ -213,5 +212,5 @@ def _counted(counts: list[list[int]]) -> str:
     return ", ".join(" or ".join(map(str, found)) for found in counts)
 
 
-def _by_strength(found: dict[float, tuple[float, float, float]]) -> str:
-    return ", ".join(f"λ = {lam:g}: {shown(value, '.2g')}" for lam, value in found.items())
+def _by_strength(found: dict[float, Estimate]) -> str:
+    return ", ".join(f"λ = {lam:g}: {value:.2g}" for lam, value in found.items())

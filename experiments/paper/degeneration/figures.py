@@ -4,7 +4,7 @@ from typing import Any
 
 import numpy as np
 
-from experiments.harness.figures import new_figure
+from experiments.harness.figures import line_with_range, new_figure
 
 CAPTIONS = {
     "surface": "β(1+κ)/κ over the plane of β and κ (fig:degeneration). Along the lines in the plane the value, and "
@@ -60,29 +60,21 @@ def _manifold(results: dict[str, Any]) -> Any:
 def _training(results: dict[str, Any]) -> Any:
     figure, (left, right) = new_figure(2)
     training = results["training"]
-    epoch, kappa = training["epoch"], training["kappa"]
     places = {lam: place for place, lam in enumerate([0.0, *results["lambdas"]])}
-    for group, values in zip(training["groups"], kappa, strict=True):
+    for group, values in zip(training["groups"], training["kappa"], strict=True):
         lam, phi = group["lambda"], group["definition"]
         color = f"C{places[lam] - 1}" if lam else "0.3"
         if phi != "meinert2021":
-            low, middle, high = np.quantile(values, [0.16, 0.5, 0.84], axis=0)
-            left.semilogy(epoch, middle, color=color, label=f"λ = {lam:g}")
-            left.fill_between(epoch, low, high, color=color, alpha=0.2, linewidth=0)
-        shift = {"none": 0.0, "amini2020": -0.15, "meinert2021": 0.15}[phi]
-        _column(right, places[lam] + shift, values[:, -1], color, "s" if phi == "meinert2021" else "o")
-    left.set(xlabel="epoch", ylabel="κ = aleatoric / epistemic")
+            line_with_range(left, training["epoch"], values, (0.16, 0.84), color=color, label=f"λ = {lam:g}")
+        x, ends = places[lam] + {"none": 0.0, "amini2020": -0.15, "meinert2021": 0.15}[phi], values[:, -1]
+        marker = "s" if phi == "meinert2021" else "o"  # one for each network, and a bar at the median
+        right.plot(np.full(len(ends), x), ends, marker, color=color, alpha=0.5, markersize=4)
+        right.plot([x - 0.1, x + 0.1], [np.median(ends)] * 2, color=color, linewidth=2.5)
+    left.set(xlabel="epoch", ylabel="κ = aleatoric / epistemic", yscale="log")
     left.legend(loc="lower center", bbox_to_anchor=(0.5, 1.0), ncols=4)
-    right.set_yscale("log")
     right.set_xticks(list(places.values()), [f"{lam:g}" for lam in places])
-    right.set(xlabel="λ", ylabel="κ at the end of training")
+    right.set(xlabel="λ", ylabel="κ at the end of training", yscale="log")
     for phi, marker in (("amini2020", "o"), ("meinert2021", "s")):
         right.plot([], [], marker, color="0.3", label=LABELS[phi])
     right.legend(loc="lower center", bbox_to_anchor=(0.5, 1.0), ncols=2)
     return figure
-
-
-def _column(axes: Any, place: float, values: np.ndarray, color: str, marker: str) -> None:
-    """One marker for each network and a bar at the median."""
-    axes.plot(np.full(len(values), place), values, marker, color=color, alpha=0.5, markersize=4)
-    axes.plot([place - 0.1, place + 0.1], [np.median(values)] * 2, color=color, linewidth=2.5)

@@ -1,5 +1,6 @@
 """The report and the claims of the study `evidence`."""
 
+from collections.abc import Collection
 from typing import Any
 
 from experiments.harness.claims import Claim, Finding, claim, decide
@@ -11,19 +12,22 @@ DEVIATION = "largest relative deviation in float64, random values"
 
 def report(results: dict[str, Any]) -> str:
     """A table of the Monte-Carlo check and the worst float32 errors."""
-    lines = ["evidence: closed form against an average over draws of (mu, Sigma)"]
-    lines += [
-        f"  n = {row['n']}: {row['closed_form']:.4f}, average {row['monte_carlo']:.4f} "
-        f"+- {row['standard_error']:.4f} ({row['deviation']:+.1f} standard errors)"
-        for row in results["monte_carlo"]
+    spreads = [posterior_spreads(results, averages) for averages in ("over_m", "over_n")]
+    lines = [
+        "evidence: closed form against an average over draws of (mu, Sigma)",
+        *(
+            f"  n = {row['n']}: {row['closed_form']:.4f}, average {row['monte_carlo']:.4f} "
+            f"+- {row['standard_error']:.4f} ({row['deviation']:+.1f} standard errors)"
+            for row in results["monte_carlo"]
+        ),
+        f"  n = 1 by quadrature: relative deviation {results['quadrature']['evidence']:.1e}",
+        "posterior after m observations: how much ln(prior x likelihood / posterior) depends on (mu, Sigma)",
+        *(
+            f"  n = {n}: {over_m:.1e} with averages over m, {over_n:.1e} over n"
+            for n, (over_m, over_n) in enumerate(zip(*spreads, strict=True), 1)
+        ),
+        "error of ln p in float32, 90 % of examples below, n = 2",
     ]
-    lines.append(f"  n = 1 by quadrature: relative deviation {results['quadrature']['evidence']:.1e}")
-    lines.append("posterior after m observations: how much ln(prior x likelihood / posterior) depends on (mu, Sigma)")
-    lines += [
-        f"  n = {row['n']}: {row['over_m']['spread']:.1e} with averages over m, {row['over_n']['spread']:.1e} over n"
-        for row in results["posterior"]
-    ]
-    lines.append("error of ln p in float32, 90 % of examples below, n = 2")
     for name, label in (("nu", "nu"), ("scale", "L / residual")):
         worst, (low, *_, high) = largest(results[f"error_over_{name}"]), results[name]
         errors = f"stable {worst['stable']:.1e}, as printed {worst['slogdet']:.1e}"
@@ -33,61 +37,56 @@ def report(results: dict[str, Any]) -> str:
 
 def claims(results: dict[str, Any]) -> list[Claim]:
     """The derivation, the moments, the posterior and the limit of large ν."""
+    derivation = (_identities, _normalisations, _forms, _univariate, _quadrature)
     further = (_monte_carlo, _moments, _virtual_observations, _averages, _large_nu)
-    return [*_derivation(results), *(claim(results) for claim in further)]
+    return [test(results) for test in (*derivation, *further)]
 
 
-def _derivation(results: dict[str, Any]) -> list[Claim]:
-    """Steps, densities and forms of the evidence, which are exact up to rounding."""
-    steps, forms = largest(results["identities"]), largest(results["forms"])
-    integral, univariate = results["quadrature"], results["univariate"]
-    norms = [*results["normalisations"].values(), integral["prior"]]
-    return [
-        _exact(
-            *steps.values(),
-            id="evidence.identities",
-            where="App. C.3, eq:trick1, eq:trick2, eq:sylvester",
-            claim="the two factorisations and the determinant identity behind the evidence are exact",
-            statistic=f"{DEVIATION}, n = 1, 2, 3",
-            ours=_listed(steps),
-        ),
-        _exact(
-            *norms,
-            id="evidence.normalisations",
-            where="App. C.2, eq:normnorm, eq:normiw",
-            claim="the normal and the inverse Wishart density as printed integrate to 1",
-            statistic="deviation of the integral by quadrature, normal n = 3, inverse Wishart n = 2, NIG n = 1",
-            ours=", ".join(f"{value:.0e}" for value in norms),
-        ),
-        _exact(
-            *forms.values(),
-            id="evidence.forms",
-            where="Sec. 2.2, App. C.2, eq:modev, eq:modev22, eq:nll, eq:nll2, loss of Sec. 4",
-            claim="all printed forms of the evidence are the same t density, and the library's",
-            statistic=f"{DEVIATION}, n = 1, 2, 3",
-            ours=_listed(forms),
-        ),
-        _exact(
-            univariate,
-            id="evidence.univariate",
-            where="App. C.2, end",
-            claim="for one target the evidence is that of Amini et al. with ν = 2α and νσ₀² = 2β",
-            statistic=DEVIATION,
-            ours=f"{univariate:.0e}",
-        ),
-        _exact(
-            integral["evidence"],
-            id="evidence.quadrature",
-            where="Sec. 2.2, eq:modev1 = eq:modev21",
-            claim="the integral over (μ, σ²) has this closed form, n = 1",
-            statistic=f"relative deviation of a two-dimensional quadrature, largest of {integral['cases']} cases",
-            ours=f"{integral['evidence']:.0e}",
-        ),
-    ]
+@claim(id="evidence.identities", where="App. C.3, eq:trick1, eq:trick2, eq:sylvester", paper="0")
+def _identities(results: dict[str, Any]) -> Finding:
+    """the two factorisations and the determinant identity behind the evidence are exact"""
+    steps = largest(results["identities"])
+    return _exact(steps.values(), f"{DEVIATION}, n = 1, 2, 3", _listed(steps))
 
 
-def _exact(*deviations: float, **texts: str) -> Claim:
-    return Claim(**texts, paper="0", verdict=decide(all(deviation < EXACT for deviation in deviations)))
+@claim(id="evidence.normalisations", where="App. C.2, eq:normnorm, eq:normiw", paper="0")
+def _normalisations(results: dict[str, Any]) -> Finding:
+    """the normal and the inverse Wishart density as printed integrate to 1"""
+    norms = [*results["normalisations"].values(), results["quadrature"]["prior"]]
+    return _exact(norms, "deviation of the integral by quadrature, normal n = 3, inverse Wishart n = 2, NIG n = 1")
+
+
+@claim(
+    id="evidence.forms",
+    where="Sec. 2.2, App. C.2, eq:modev, eq:modev22, eq:nll, eq:nll2, loss of Sec. 4",
+    paper="0",
+)
+def _forms(results: dict[str, Any]) -> Finding:
+    """all printed forms of the evidence are the same t density, and the library's"""
+    forms = largest(results["forms"])
+    return _exact(forms.values(), f"{DEVIATION}, n = 1, 2, 3", _listed(forms))
+
+
+@claim(id="evidence.univariate", where="App. C.2, end", paper="0")
+def _univariate(results: dict[str, Any]) -> Finding:
+    """for one target the evidence is that of Amini et al. with ν = 2α and νσ₀² = 2β"""
+    return _exact([results["univariate"]], DEVIATION)
+
+
+@claim(id="evidence.quadrature", where="Sec. 2.2, eq:modev1 = eq:modev21", paper="0")
+def _quadrature(results: dict[str, Any]) -> Finding:
+    """the integral over (μ, σ²) has this closed form, n = 1"""
+    cases = results["quadrature"]["cases"]
+    return _exact(
+        [results["quadrature"]["evidence"]],
+        f"relative deviation of a two-dimensional quadrature, largest of {cases} cases",
+    )
+
+
+def _exact(deviations: Collection[float], statistic: str, ours: str = "") -> Finding:
+    """What should be exact up to rounding."""
+    listed = ", ".join(f"{value:.0e}" for value in deviations)
+    return Finding(statistic, ours or listed, decide(all(value < EXACT for value in deviations)))
 
 
 def _listed(found: dict[str, float], form: str = ".0e") -> str:

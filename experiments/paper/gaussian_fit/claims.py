@@ -5,7 +5,7 @@ from typing import Any
 import numpy as np
 
 from experiments.harness.claims import Claim, Finding, claim, decide
-from experiments.harness.statistics import fraction, interval, shown
+from experiments.harness.statistics import fraction, interval
 from experiments.paper.gaussian_fit.statistics import IN_GAP, KINDS, shortfall, stds, total_loss, unseen_loss, widening
 
 
@@ -30,30 +30,30 @@ def report(results: dict[str, Any]) -> str:
 
 def claims(results: dict[str, Any]) -> list[Claim]:
     """Five statements of App. A."""
-    return [claim(results) for claim in (_smaller_loss, _worse_fit, _interpolation, _understatement, _misfit)]
+    return [test(results) for test in (_smaller_loss, _worse_fit, _interpolation, _understatement, _misfit)]
 
 
 @claim(id="gaussian_fit.smaller_loss", where="App. A, fig:greg")
 def _smaller_loss(results: dict[str, Any]) -> Finding:
     """an over-fit has the smaller total loss"""
     fit, over_fit, _ = total_loss(results)
-    found = fraction(np.sum(over_fit < fit), len(fit))
-    return Finding(
-        statistic="sum of L_i, over-fit minus fit",
-        ours=f"smaller in {shown(found, '.0%')} of data sets; median {shown(interval(over_fit - fit))}",
-        verdict=decide(found[1] > 0.5, found[0] > 0.5),
-    )
+    return _in_most(over_fit < fit, over_fit - fit, "sum of L_i, over-fit minus fit", "smaller")
 
 
 @claim(id="gaussian_fit.worse_fit", where="App. A, fig:greg")
 def _worse_fit(results: dict[str, Any]) -> Finding:
     """the smaller loss is not the better fit"""
     fit, over_fit, _ = unseen_loss(results)
-    found = fraction(np.sum(over_fit > fit), len(fit))
+    return _in_most(over_fit > fit, over_fit - fit, "expected L of a new y, over-fit minus fit", "larger")
+
+
+def _in_most(reached: np.ndarray, difference: np.ndarray, statistic: str, word: str) -> Finding:
+    """Whether a difference has the right sign in most data sets."""
+    found = fraction(np.sum(reached), len(reached))
     return Finding(
-        statistic="expected L of a new y, over-fit minus fit",
-        ours=f"larger in {shown(found, '.0%')} of data sets; median {shown(interval(over_fit - fit))}",
-        verdict=decide(found[1] > 0.5, found[0] > 0.5),
+        statistic=statistic,
+        ours=f"{word} in {found:.0%} of data sets; median {interval(difference)}",
+        verdict=decide(found.low > 0.5, found.value > 0.5),
     )
 
 
@@ -64,8 +64,8 @@ def _interpolation(results: dict[str, Any]) -> Finding:
     found = interval(fit)
     return Finding(
         statistic="std in the gap / std beside it, sensible fit; 1.5 would be noticed",
-        ours=shown(found),
-        verdict=decide(found[2] < 1.5, found[0] < 1.5),
+        ours=f"{found}",
+        verdict=decide(found.high < 1.5, found.value < 1.5),
     )
 
 
@@ -76,8 +76,8 @@ def _understatement(results: dict[str, Any]) -> Finding:
     gap, excess = interval(in_gap), interval(in_gap / beside)
     return Finding(
         statistic="rms (y - mu)/std in the gap, sensible fit (1 is right); the same over that beside the gap",
-        ours=f"{shown(gap)}; {shown(excess)}",
-        verdict=decide(gap[1] > 1 and excess[1] > 1, gap[1] > 1),
+        ours=f"{gap}; {excess}",
+        verdict=decide(gap.low > 1 and excess.low > 1, gap.low > 1),
     )
 
 
@@ -86,9 +86,9 @@ def _misfit(results: dict[str, Any]) -> Finding:
     """an under-fitting model puts its misfit into sigma beside the noise"""
     needed, stated = (under_fit for _, _, under_fit in stds(results))
     ratio, increase = interval(stated / needed), interval(stated / results["noise"])
-    close = ratio[1] > 0.8 and ratio[2] < 1.25
+    close = ratio.low > 0.8 and ratio.high < 1.25
     return Finding(
         statistic="rms std / sqrt(noise^2 + misfit^2), under-fit, 0.8 to 1.25 counts as equal; rms std / noise",
-        ours=f"{shown(ratio)}; {shown(increase)}",
-        verdict=decide(close and increase[1] > 1, increase[1] > 1),
+        ours=f"{ratio}; {increase}",
+        verdict=decide(close and increase.low > 1, increase.low > 1),
     )

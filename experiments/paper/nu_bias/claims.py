@@ -5,7 +5,7 @@ from typing import Any
 import numpy as np
 
 from experiments.harness.claims import Claim, Finding, claim, decide, judge
-from experiments.harness.statistics import fraction, interval, shown
+from experiments.harness.statistics import Estimate, fraction, interval
 from experiments.paper.nu_bias import statistics
 from experiments.paper.nu_bias.statistics import compared, ends, main_truth, pick, printed
 
@@ -48,14 +48,14 @@ def claims(results: dict[str, Any]) -> list[Claim]:
     ]
 
 
-def above(estimate: tuple[float, float, float], bar: float = 0.0) -> str:
+def above(estimate: Estimate, bar: float = 0.0) -> str:
     """Whether an estimate is above a bar; open where its interval contains the bar."""
     _, low, high = estimate
     return judge(low > bar, high < bar)
 
 
 def _median(values: np.ndarray) -> str:
-    return shown(interval(values, draws=500), "+.3f") if len(values) else "none"
+    return f"{interval(values, draws=500):+.3f}" if len(values) else "none"
 
 
 def _bias(results: dict[str, Any], letter: str, name: str) -> Claim:
@@ -65,7 +65,7 @@ def _bias(results: dict[str, Any], letter: str, name: str) -> Claim:
     every = [group[f"{name}_residual"] for group in groups]
     kept = [residual[group["kept"]] for residual, group in zip(every, groups, strict=True)]
     medians, kept_medians = ("; ".join(map(_median, values)) for values in (every, kept))
-    falls, kept_falls = (compared(values[0], values[1], statistics.fall_of_bias)[1] > 0 for values in (every, kept))
+    falls, kept_falls = (compared(values[0], values[1], statistics.fall_of_bias).low > 0 for values in (every, kept))
     return Claim(
         id=f"nu_bias.{name}",
         where=APPENDIX,
@@ -90,8 +90,8 @@ def _selection(results: dict[str, Any]) -> Finding:
         f"the notebook's rule keeps, N = {size}",
         paper=f"{printed(results)[size][0]} of 200 kept" if size in printed(results) else "",
         ours=f"{_median(residual)}, {_median(inside)} and {_median(kept)}; "
-        f"{shown(fraction(len(kept), len(residual)), '.0%')} kept by the rule",
-        verdict=decide(change[1] <= 0 <= change[2]),
+        f"{fraction(len(kept), len(residual)):.0%} kept by the rule",
+        verdict=decide(change.low <= 0 <= change.high),
     )
 
 
@@ -127,10 +127,10 @@ def _larger_sample(results: dict[str, Any]) -> Finding:
     _, large = ends(results)
     single = pick(results, large)["nu_residual"]
     same = compared(pick(results, large, 2)["nu_residual"], single, statistics.spread_ratio)
-    ours = f"{shown(same, '.2f')} at N = {large}"
+    ours = f"{same:.2f} at N = {large}"
     if 2 * (half := large // 2) == large and half in results["sizes"]:
         ratio = compared(pick(results, half, 2)["nu_residual"], single, statistics.spread_ratio)
-        ours += f"; {shown(ratio, '.2f')} for N = {half} pairs against {large} single values"
+        ours += f"; {ratio:.2f} for N = {half} pairs against {large} single values"
     return Finding(
         statistic="width of the 16 % to 84 % range of ν for n = 2 over that for n = 1 (above 1 at equal N)",
         ours=ours,

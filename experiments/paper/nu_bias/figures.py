@@ -4,7 +4,7 @@ from typing import Any
 
 import numpy as np
 
-from experiments.harness.figures import new_figure
+from experiments.harness.figures import new_figure, points_with_range
 from experiments.harness.statistics import interval
 from experiments.paper.nu_bias.statistics import RANGE, main_truth, pick, printed
 
@@ -20,7 +20,7 @@ Groups = dict[int, dict[str, np.ndarray]]
 
 
 def plot(results: dict[str, Any]) -> dict[str, Any]:
-    """The paper's figure, what selection does, and one target beside two."""
+    """The paper's figure, what selection does, and one target against two."""
     groups = {n: {size: pick(results, size, n) for size in results["sizes"]} for n in (1, 2)}
     truth, paper = main_truth(results), printed(results)
     return {
@@ -41,12 +41,14 @@ def _size_axis(axes: Any, sizes: list[int], label: str = "sample size N") -> Non
 
 def _residuals(groups: Groups, truth: float, paper: dict[int, Any]) -> Any:
     figure, panels = new_figure(2, 4.6, 3.6)
+    look = {"markersize": 4, "linestyle": "none"}
     for axes, name, column, letter, center in ((panels[0], "nu", 1, "ν", truth), (panels[1], "scale", 2, "σ", 1.0)):
         for size, group in groups.items():
             residual, kept = group[f"{name}_residual"], group["kept"]
-            _bar(axes, size * 0.96, residual, "C0", "o", "all fits")
+            points_with_range(axes, size * 0.96, residual, RANGE, color="C0", marker="o", label="all fits", **look)
             if kept.any():
-                _bar(axes, size, residual[kept], "C1", "s", "kept by the notebook's rule")
+                label = "kept by the notebook's rule"
+                points_with_range(axes, size, residual[kept], RANGE, color="C1", marker="s", label=label, **look)
             if size in paper:
                 low, high = np.array(paper[size][column]) - center
                 axes.plot([size * 1.04] * 2, [low, high], color="0.6", linewidth=4, label="printed in the notebook")
@@ -59,12 +61,6 @@ def _residuals(groups: Groups, truth: float, paper: dict[int, Any]) -> Any:
     handles = dict(zip(*reversed(panels[0].get_legend_handles_labels()), strict=True))  # one of each label
     panels[1].legend([handles[label] for label in sorted(handles)], sorted(handles), loc="upper right")
     return figure
-
-
-def _bar(axes: Any, x: float, values: np.ndarray, color: str, marker: str, label: str) -> None:
-    low, middle, high = np.quantile(values, (0.16, 0.5, 0.84))
-    error = [[middle - low], [high - middle]]
-    axes.errorbar(x, middle, error, color=color, marker=marker, markersize=4, linestyle="none", label=label)
 
 
 def _selection(groups: Groups, paper: dict[int, Any]) -> Any:

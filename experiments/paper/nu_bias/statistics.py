@@ -4,6 +4,8 @@ from typing import Any
 
 import numpy as np
 
+from experiments.harness.statistics import Estimate
+
 SMALL = 200  # the largest sample of the paper
 LIMITS = (10.0, 2.0)  # of ν and σ in the authors' notebook
 RANGE = (0.16, 0.84)
@@ -44,14 +46,14 @@ def ends(results: dict[str, Any]) -> tuple[int, int]:
     return results["sizes"][0], within[-1] if len(within) > 1 else results["sizes"][-1]
 
 
-def compared(first: np.ndarray, second: np.ndarray, statistic: Any, draws: int = 300) -> tuple[float, float, float]:
-    """A statistic of two groups of fits and its 95 % bootstrap interval; NaN where a group is empty."""
+def compared(first: np.ndarray, second: np.ndarray, statistic: Any, draws: int = 300) -> Estimate:
+    """A statistic of two groups of fits and its bootstrap interval; NaN where a group is empty."""
     if not (len(first) and len(second)):
-        return (np.nan,) * 3
+        return Estimate(np.nan, np.nan, np.nan)
     rng = np.random.default_rng(0)
     one, two = (group[rng.integers(0, len(group), (draws, len(group)))] for group in (first, second))
-    low, high = np.quantile(statistic(one, two), [0.025, 0.975])
-    return float(statistic(first[None], second[None])[0]), float(low), float(high)
+    value, ends = statistic(first[None], second[None])[0], np.quantile(statistic(one, two), [0.025, 0.975])
+    return Estimate(float(value), *map(float, ends))
 
 
 def fall_of_bias(small: np.ndarray, large: np.ndarray) -> np.ndarray:

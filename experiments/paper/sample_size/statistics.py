@@ -5,7 +5,7 @@ from typing import Any
 import numpy as np
 from scipy import stats
 
-from experiments.harness.statistics import interval
+from experiments.harness.statistics import Estimate, interval
 from experiments.paper import circle_recipe
 
 OPEN_GATE = 8.0  # the middle of the gate ν = 8 + 5 tanh p
@@ -51,7 +51,7 @@ def places(sizes: list[int]) -> tuple[int, int, int]:
     return int(np.argmin(sizes)), int(np.argmin(from_usual)), int(np.argmax(sizes))
 
 
-def average(values: np.ndarray) -> tuple[float, float, float]:
+def average(values: np.ndarray) -> Estimate:
     """The mean over data sets with its interval."""
     return interval(values, np.mean)
 
@@ -62,8 +62,8 @@ def rank_correlations(first: np.ndarray, second: np.ndarray) -> np.ndarray:
     return np.array([stats.spearmanr(a, b).statistic if np.ptp(a) and np.ptp(b) else 0.0 for a, b in pairs])
 
 
-def scatter(correlation: np.ndarray) -> tuple[float, float, float]:
-    """Standard deviation of ρ over networks, mean over t away from the sign flips: (D, M, T) -> value and interval."""
+def scatter(correlation: np.ndarray) -> Estimate:
+    """Standard deviation of ρ over networks, mean over t away from the sign flips, from (D, M, T)."""
 
     def of_networks(values: np.ndarray, axis: int) -> np.ndarray:
         return np.std(values, axis=(axis, axis + 1)).mean(axis=-1)

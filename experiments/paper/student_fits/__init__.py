@@ -1,4 +1,4 @@
-"""How little of ν the core of a Student-t shows: the t at several ν, a t_5 fitted to a t_2, a t_13 beside a normal.
+"""How little of ν the core of a Student-t shows: the t at several ν, a t_5 fitted to a t_2, a t_13 against a normal.
 
 Figures students and dfit of Sec. "Challenging extraction of shape parameters".
 Command: ``python -m experiments student_fits``. Run time: about 2 s on two cores.
@@ -28,23 +28,20 @@ class Config:
 
 def run(config: Config) -> dict[str, Any]:
     """All numbers; only the size of the best test's sample is simulated."""
-    losses, cases = integrals.fit_losses(config.core), normal_cases(config.degrees)
+    m = config.degrees
+    # (degrees, targets, σ of the normal); with n = 2 the evidence has ν − n + 1 degrees of freedom: m − 1 at ν = m
+    cases = [(m, 1, 1.0), (m, 1, integrals.matched_scale(m)), (m - 1, 2, integrals.matched_scale(m - 1))]
     rng = np.random.default_rng(config.seed)
     return {
         "core": config.core,
-        "degrees": config.degrees,
-        "fits": {name: integrals.smallest(loss) for name, loss in losses.items()},
+        "degrees": m,
+        "fits": {name: integrals.smallest(loss) for name, loss in integrals.fit_losses(config.core).items()},
         "tails": [integrals.tails(nu, config.core) for nu in SHOWN],
         "normal": [integrals.from_normal(*case) for case in cases],
         "best_test": [integrals.half_power(rng, *case, config.trials, most=500) for case in cases],
         "sweep": [integrals.from_normal(m, 1, integrals.matched_scale(m)) for m in np.arange(3.0, 31.0)],
-        "correlation": [correlations(nu, config.core) for nu in (2.0, 5.0, config.degrees)],
+        "correlation": [correlations(nu, config.core) for nu in (2.0, 5.0, m)],
     }
-
-
-def normal_cases(m: float) -> list[tuple[float, int, float]]:
-    """(degrees, targets, σ of the normal). With n = 2 the evidence has ν − n + 1 degrees of freedom: m − 1 at ν = m."""
-    return [(m, 1, 1.0), (m, 1, integrals.matched_scale(m)), (m - 1, 2, integrals.matched_scale(m - 1))]
 
 
 def correlations(nu: float, core: float) -> dict[str, Any]:

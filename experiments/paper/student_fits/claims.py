@@ -1,9 +1,9 @@
-"""What integrals over Student-t densities say about ν and σ, and about the largest ν of the gate."""
+"""The claims about ν and σ, and about the largest ν of the gate, tested by integrals over Student-t densities."""
 
 from typing import Any
 
 from experiments.harness.claims import Claim, Finding, claim, decide
-from experiments.harness.statistics import shown
+from experiments.harness.statistics import Estimate
 from experiments.paper import circle_recipe
 from experiments.paper.student_fits.statistics import PRINTED_SIGMA, as_printed, core_changes, least_correlation
 
@@ -12,24 +12,24 @@ SECTION = "Sec. Challenging extraction of shape parameters"
 
 def report(results: dict[str, Any]) -> str:
     """Tables of the fits, of the distances from a normal and of the correlations."""
+    tests = zip(results["normal"], results["best_test"], strict=True)
     lines = [
-        f"student_fits: sigma of a t_5 fitted to a t_2 on |x| <= {results['core']:g} (the paper prints {PRINTED_SIGMA})"
-    ]
-    lines += [f"  {name:34} {sigma:.4f}" for name, sigma in results["fits"].items()]
-    lines.append(
-        "t beside a normal: total variation, Kolmogorov distance, KL, draws that the best and Kolmogorov's test need"
-    )
-    for row, test in zip(results["normal"], results["best_test"], strict=True):
-        lines.append(
+        f"student_fits: sigma of a t_5 fitted to a t_2 on |x| <= {results['core']:g} "
+        f"(the paper prints {PRINTED_SIGMA})",
+        *(f"  {name:34} {sigma:.4f}" for name, sigma in results["fits"].items()),
+        "t beside a normal: total variation, Kolmogorov distance, KL, draws that the best and Kolmogorov's test need",
+        *(
             f"  {row['degrees']:g} degrees, n = {row['targets']}, sigma {row['sigma']:.3f}: "
             f"{row['total_variation']:.4f}, {row['kolmogorov']:.4f}, {row['kl']:.5f} nats, "
             f"{test['points']}, {row['kolmogorov_points']:.0f}"
-        )
-    lines.append("correlation of nu and sigma: whole line, cut off at the core, counted beyond it; error of nu times")
-    lines += [
-        f"  nu = {row['nu']:g}: {row['whole']:.3f}, {row['core']['cut']:.3f}, {row['core']['counted']:.3f}; "
-        f"{row['error_ratio']['cut']:.1f}, {row['error_ratio']['counted']:.1f}"
-        for row in results["correlation"]
+            for row, test in tests
+        ),
+        "correlation of nu and sigma: whole line, cut off at the core, counted beyond it; error of nu times",
+        *(
+            f"  nu = {row['nu']:g}: {row['whole']:.3f}, {row['core']['cut']:.3f}, {row['core']['counted']:.3f}; "
+            f"{row['error_ratio']['cut']:.1f}, {row['error_ratio']['counted']:.1f}"
+            for row in results["correlation"]
+        ),
     ]
     return "\n".join(lines)
 
@@ -87,16 +87,16 @@ def _fit(results: dict[str, Any]) -> Claim:
 def _normal(results: dict[str, Any]) -> Claim:
     (_, one, two), (_, test, pair) = results["normal"], results["best_test"]
     m, variation = results["degrees"], max(one["total_variation"], two["total_variation"])
-    needed, pairs = (shown((row["points"], row["low"], row["high"]), ".0f") for row in (test, pair))
+    needed, pairs = (Estimate(row["points"], row["low"], row["high"]) for row in (test, pair))
     return Claim(
         id="student_fits.normal",
         where="Sec. A possible solution, ν = 8 + 5 tanh p₆",
         claim=f"a t with more than {m:g} degrees of freedom is almost a normal",
         statistic="draws of which the best test sees the t half of the time, normal of equal variance "
         f"(more than the {circle_recipe.POINTS} points of the paper's data)",
-        ours=f"{needed}, by Kolmogorov-Smirnov {one['kolmogorov_points']:.0f}; total variation "
+        ours=f"{needed:.0f}, by Kolmogorov-Smirnov {one['kolmogorov_points']:.0f}; total variation "
         f"{one['total_variation']:.3f}, KL {one['kl']:.4f} nats, beyond 4σ × {one['beyond_4']:.0f}. "
-        f"The evidence of n = 2 at ν = {m:g} has {m - 1:g} degrees: {pairs} pairs, total variation "
+        f"The evidence of n = 2 at ν = {m:g} has {m - 1:g} degrees: {pairs:.0f} pairs, total variation "
         f"{two['total_variation']:.3f}",
         verdict=decide(min(test["low"], pair["low"]) > circle_recipe.POINTS, variation < 0.1),
     )

@@ -22,12 +22,8 @@ CAPTIONS = {
 
 def plot(results: dict[str, Any]) -> dict[str, Any]:
     """Figures of the paper, and two that measure what they show."""
-    return {
-        "students": _students(),
-        "dfit": _fit(results),
-        "normal": _normal(results),
-        "correlation": _correlation(results),
-    }
+    of_results = {"dfit": _fit, "normal": _normal, "correlation": _correlation}
+    return {"students": _students()} | {name: draw(results) for name, draw in of_results.items()}
 
 
 def _students() -> Any:
@@ -55,7 +51,7 @@ def _fit(results: dict[str, Any]) -> Any:
         below.plot(x, density / t2)
     for axes in (above, below):
         axes.axvspan(-core, core, color="0.93", zorder=0)
-    above.set(ylabel="density")
+    above.set_ylabel("density")
     below.set(xlabel="x", ylabel="ratio", ylim=(0, 1.6))
     figure.legend(loc="outside upper center", ncols=3)
     return figure
@@ -63,12 +59,12 @@ def _fit(results: dict[str, Any]) -> Any:
 
 def _normal(results: dict[str, Any]) -> Any:
     figure, (left, right) = new_figure(2, 4.4, 3.2)
-    degrees = [row["degrees"] for row in results["sweep"]]
-    left.semilogy(degrees, [row["total_variation"] for row in results["sweep"]], label="total variation")
-    left.semilogy(degrees, [row["kolmogorov"] for row in results["sweep"]], "--", label="Kolmogorov distance")
-    right.semilogy(degrees, [row["kolmogorov_points"] for row in results["sweep"]], label="Kolmogorov-Smirnov")
-    labels = (None, "best test, n = 1", f"best test, n = 2 at ν = {results['degrees']:g}")
-    for test, row, label in list(zip(results["best_test"], results["normal"], labels, strict=True))[1:]:
+    sweep = {name: [row[name] for row in results["sweep"]] for name in results["sweep"][0]}
+    left.semilogy(sweep["degrees"], sweep["total_variation"], label="total variation")
+    left.semilogy(sweep["degrees"], sweep["kolmogorov"], "--", label="Kolmogorov distance")
+    right.semilogy(sweep["degrees"], sweep["kolmogorov_points"], label="Kolmogorov-Smirnov")
+    labels = ("best test, n = 1", f"best test, n = 2 at ν = {results['degrees']:g}")
+    for test, row, label in zip(results["best_test"][1:], results["normal"][1:], labels, strict=True):
         error = [[test["points"] - test["low"]], [test["high"] - test["points"]]]
         right.errorbar(row["degrees"], test["points"], error, fmt="o" if row["targets"] == 1 else "s", label=label)
     right.axhline(circle_recipe.POINTS, color="0.5", linestyle=":", label="points of the paper's data")

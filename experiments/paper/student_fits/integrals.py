@@ -58,7 +58,7 @@ def fit_losses(core: float, nu: float = 5.0, truth: float = 2.0) -> dict[str, Ca
 
 
 def tails(nu: float, core: float) -> dict[str, float]:
-    """The t beside a standard normal: mass beyond ±core, within ±1, and there again with σ refitted on the core."""
+    """The t against a standard normal: mass beyond ±core, within ±1, and there again with σ refitted on the core."""
     x, weights = interval_nodes(core)
     sigma = smallest(lambda s: float(weights @ (stats.t.pdf(x, nu, scale=s) - stats.norm.pdf(x)) ** 2))
     inside = 1 - 2 * stats.norm.sf(1)
@@ -70,7 +70,7 @@ def tails(nu: float, core: float) -> dict[str, float]:
     }
 
 
-# A t beside a normal
+# A t against a normal
 
 
 def matched_scale(m: float) -> float:
@@ -142,10 +142,7 @@ def scores(z: np.ndarray, nu: float) -> np.ndarray:
 def information(nu: float, core: float | None = None, counted: bool = False) -> np.ndarray:
     """Fisher information of (ν, σ) in one draw of a t_ν.
 
-    Args:
-      nu: degrees of freedom.
-      core: None for draws from the whole line; else draws beyond ±core are not seen.
-      counted: of draws beyond ±core it is at least known how many there are.
+    With a core, draws beyond ±core are not seen, or with `counted` only their number is.
     """
     z, weights = half_line() if core is None else interval_nodes(core)
     mass = weights * stats.t.pdf(z, nu) * (2 if core is None else 1)

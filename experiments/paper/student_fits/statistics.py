@@ -2,7 +2,7 @@
 
 from typing import Any
 
-SHOWN = (5.0, 2.0, 1.0)  # ν in figure students, beside the normal
+SHOWN = (5.0, 2.0, 1.0)  # ν in figure students, besides the normal
 PRINTED_SIGMA = 1.09  # in the legend of figure dfit
 
 
@@ -12,7 +12,7 @@ def as_printed(fits: dict[str, float]) -> list[str]:
 
 
 def core_changes(results: dict[str, Any]) -> list[float]:
-    """By how much of it the mass within ±1 differs from a normal's, for each ν that is shown."""
+    """The relative change of the mass within ±1 from that of a normal, for each ν shown."""
     return [abs(row["core_ratio"] - 1) for row in results["tails"]]
 
 

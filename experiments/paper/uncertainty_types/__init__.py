@@ -1,4 +1,4 @@
-"""Measurements at x = 0, 1 and 3: what an evidential ensemble says of noise, of misfit and of missing data.
+"""Measurements at x = 0, 1 and 3: how an evidential ensemble shows noise, misfit and missing data.
 
 Figure: unctypes, Sec. 1.1. Command: ``python -m experiments uncertainty_types``. Run time on two cores: about 8 s.
 """

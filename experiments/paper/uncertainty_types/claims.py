@@ -5,13 +5,16 @@ from typing import Any
 import numpy as np
 
 from experiments.harness.claims import HOLDS, IN_PART, Claim, Finding, claim, decide, judge
-from experiments.harness.statistics import fraction, interval, ratio_of_spreads, shown
+from experiments.harness.statistics import Estimate, fraction, interval, ratio_of_spreads
 from experiments.paper.uncertainty_types import statistics
-from experiments.paper.uncertainty_types.statistics import LINES, MEASURED, PARTS, Estimate, excess, settings_of, stds
+from experiments.paper.uncertainty_types.statistics import LINES, MEASURED, PARTS, excess, settings_of, stds
 
 MISFIT = 0.5  # a line further than this from the truth at one of the points misses it
-NAMES = {"flexible": "μ flexible", "line": "μ a line that started flat", "line, random start": "μ a line, random start"}
-IDS = {"flexible": "flexible", "line": "line", "line, random start": "random_line"}
+MODELS = {  # kind of μ: end of the id, end of the claim
+    "flexible": ("flexible", "; μ flexible"),
+    "line": ("line", "; μ a line that started flat"),
+    "line, random start": ("random_line", "; μ a line, random start"),
+}
 SLOPE = "d ln std / d ln repeats at 0, 1, 3, μ flexible"
 FALLS = f"{SLOPE} (below -0.25; -0.5 is the error of a mean)"
 
@@ -27,11 +30,11 @@ def report(results: dict[str, Any]) -> str:
 
 
 def claims(results: dict[str, Any]) -> list[Claim]:
-    """What Sec. 1.1 says of fig:unctypes, on the largest sample of each kind of μ, and of sample size."""
+    """Sec. 1.1 about fig:unctypes, on the largest sample of each kind of μ, and about sample size."""
     parts = ("within", "between")
     return [
-        *[_missed(results, kind) for kind in LINES],
-        *[_aleatoric(results, kind) for kind in ("flexible", *LINES)],
+        *[_missed(results, kind).about(*MODELS[kind]) for kind in LINES],
+        *[_aleatoric(results, kind).about(*MODELS[kind]) for kind in ("flexible", *LINES)],
         *[_epistemic(results, kind, part, [1, 2], [0, 3]) for kind in LINES for part in parts],
         *[_epistemic(results, "flexible", part, [2], [0, 1, 3]) for part in parts],
         _separation(results),
@@ -39,27 +42,25 @@ def claims(results: dict[str, Any]) -> list[Claim]:
     ]
 
 
-def _missed(results: dict[str, Any], kind: str) -> Claim:
+@claim(id="uncertainty_types.missed", where="fig:unctypes")
+def _missed(results: dict[str, Any], kind: str) -> Finding:
+    """a rigid model misses x = 1 and fits 0 and 3"""
     error = results["mean"][settings_of(results, kind)[-1]][:, statistics.LOOKED_AT] - np.array([0.0, 1.0, 0.0, -1.0])
     missed = np.abs(error) > MISFIT
     found = fraction(np.sum(missed[:, 1] & ~missed[:, 0] & ~missed[:, 3]), len(missed))
-    return Claim(
-        id=f"uncertainty_types.missed_{IDS[kind]}",
-        where="fig:unctypes",
-        claim=f"a rigid model misses x = 1 and fits 0 and 3; {NAMES[kind]}",
+    return Finding(
         statistic=f"data sets whose ensemble mean is off by more than {MISFIT} at x = 1 only",
-        ours=shown(found, ".0%"),
-        verdict=decide(found[1] > 0.5, found[0] > 0),
+        ours=f"{found:.0%}",
+        verdict=decide(found.low > 0.5, found.value > 0),
     )
 
 
-def _aleatoric(results: dict[str, Any], kind: str) -> Claim:
+@claim(id="uncertainty_types.aleatoric", where="fig:unctypes")
+def _aleatoric(results: dict[str, Any], kind: str) -> Finding:
+    """aleatoric uncertainty is low at 0, 1, 2 and large at 3"""
     std = stds(results, "aleatoric", settings_of(results, kind)[-1])
     each = {x: excess(std, [3], [x]) for x in (0, 1, 2)}
-    return Claim(
-        id=f"uncertainty_types.aleatoric_{IDS[kind]}",
-        where="fig:unctypes",
-        claim=f"aleatoric uncertainty is low at 0, 1, 2 and large at 3; {NAMES[kind]}",
+    return Finding(
         statistic="std at 3 over that at 0, 1, 2 (above 1)",
         ours=_listed(each),
         verdict=_above_one(excess(std, [3], [0, 1, 2]), each),
@@ -71,23 +72,23 @@ def _epistemic(results: dict[str, Any], kind: str, part: str, large: list[int], 
     each = {x: excess(std, [x], low) for x in large}
     reasons, others = {1: "1 (misfit)", 2: "2 (no data)"}, ", ".join(map(str, low))
     return Claim(
-        id=f"uncertainty_types.{part}_{IDS[kind]}",
+        id=f"uncertainty_types.{part}",
         where="fig:unctypes",
         claim=f"epistemic uncertainty {part} members is low at {others} and large at "
-        f"{', '.join(reasons[x] for x in large)}; {NAMES[kind]}",
+        f"{', '.join(reasons[x] for x in large)}",
         statistic=f"std there over the largest at {others} (above 1)",
         ours=_listed(each),
         verdict=_above_one(excess(std, large, low), each),
-    )
+    ).about(*MODELS[kind])
 
 
 def _listed(each: dict[int, Estimate]) -> str:
-    return "; ".join(f"x = {x}: {shown(value)}" for x, value in each.items())
+    return "; ".join(f"x = {x}: {value}" for x, value in each.items())
 
 
 def _above_one(whole: Estimate, each: dict[int, Estimate]) -> str:
     """Whether all ratios exceed 1, some do, or not all can; open if the interval of the smallest contains 1."""
-    verdict = judge(whole[1] > 1, whole[2] < 1)
+    verdict = judge(whole.low > 1, whole.high < 1)
     return IN_PART if verdict != HOLDS and any(low > 1 for _, low, _ in each.values()) else verdict
 
 
@@ -100,42 +101,36 @@ def _separation(results: dict[str, Any]) -> Finding:
     return Finding(
         statistic="epistemic / aleatoric std at 1 (misfit) over the same at 0 (none); "
         "1 if they are not distinguished, 2 counts",
-        ours=shown(found),
-        verdict=decide(found[1] > 2, found[1] > 1.1),
+        ours=f"{found}",
+        verdict=decide(found.low > 2, found.low > 1.1),
     )
 
 
 def sample_size_claims(results: dict[str, Any]) -> list[Claim]:
-    """What does and what does not depend on the number of measurements."""
-    aleatoric, within, between = (statistics.slope(results, part, MEASURED) for part in PARTS)
-    gap = statistics.slope(results, "between", [2])
-    return [
-        Claim(
-            id="uncertainty_types.size_aleatoric",
-            where="Sec. 1.1",
-            claim="aleatoric uncertainty does not depend on sample size",
-            statistic=f"{SLOPE} (within 0.1)",
-            ours=shown(aleatoric),
-            verdict=is_steady(aleatoric),
-        ),
-        Claim(
-            id="uncertainty_types.size_within",
-            where="Sec. 1.1",
-            claim="epistemic uncertainty within members falls with sample size",
-            statistic=FALLS,
-            ours=shown(within),
-            verdict=_falls(within),
-        ),
-        Claim(
-            id="uncertainty_types.size_between",
-            where="Sec. 1.1",
-            claim="epistemic uncertainty between members falls with sample size",
-            statistic=FALLS,
-            ours=f"{shown(between)}; at 2, without data: {shown(gap)}",
-            verdict=_falls(between) if _falls(between) == _falls(gap) else IN_PART,
-        ),
-        _sharper(results),
-    ]
+    """How the parts depend on the number of measurements."""
+    return [test(results) for test in (_size_aleatoric, _size_within, _size_between, _sharper)]
+
+
+@claim(id="uncertainty_types.size_aleatoric", where="Sec. 1.1")
+def _size_aleatoric(results: dict[str, Any]) -> Finding:
+    """aleatoric uncertainty does not depend on sample size"""
+    found = statistics.slope(results, "aleatoric", MEASURED)
+    return Finding(statistic=f"{SLOPE} (within 0.1)", ours=f"{found}", verdict=is_steady(found))
+
+
+@claim(id="uncertainty_types.size_within", where="Sec. 1.1")
+def _size_within(results: dict[str, Any]) -> Finding:
+    """epistemic uncertainty within members falls with sample size"""
+    found = statistics.slope(results, "within", MEASURED)
+    return Finding(statistic=FALLS, ours=f"{found}", verdict=_falls(found))
+
+
+@claim(id="uncertainty_types.size_between", where="Sec. 1.1")
+def _size_between(results: dict[str, Any]) -> Finding:
+    """epistemic uncertainty between members falls with sample size"""
+    found, gap = (statistics.slope(results, "between", at) for at in (MEASURED, [2]))
+    verdict = _falls(found) if _falls(found) == _falls(gap) else IN_PART
+    return Finding(statistic=FALLS, ours=f"{found}; at 2, without data: {gap}", verdict=verdict)
 
 
 def is_steady(found: Estimate) -> str:
@@ -146,7 +141,7 @@ def is_steady(found: Estimate) -> str:
 
 def _falls(found: Estimate) -> str:
     """Whether a slope lies below −¼, with its whole interval."""
-    return judge(found[2] < -0.25, found[1] > -0.25)
+    return judge(found.high < -0.25, found.low > -0.25)
 
 
 @claim(id="uncertainty_types.size_sharpness", where="Sec. 1.1")
@@ -161,6 +156,6 @@ def _sharper(results: dict[str, Any]) -> Finding:
     return Finding(
         statistic=f"spread of ln std over data sets, {small} over {large} repeats; √ of the sizes' ratio is "
         f"{np.sqrt(large / small):.3g}",
-        ours=shown(found),
-        verdict=decide(found[1] > 1, found[0] > 1),
+        ours=f"{found}",
+        verdict=decide(found.low > 1, found.value > 1),
     )

@@ -5,7 +5,7 @@ from typing import Any
 import numpy as np
 
 import mder_jax as mder
-from experiments.harness.figures import new_figure
+from experiments.harness.figures import line_with_range, new_figure, points_with_range
 from experiments.paper.uncertainty_types.statistics import GRID, PARTS, POINTS, settings_of, stds
 
 CAPTIONS = {
@@ -14,8 +14,9 @@ CAPTIONS = {
     "parts": "The parts of the ensemble's standard deviation at x = 0 to 3: median over data sets, bars from the 10 % "
     "to the 90 % quantile.",
     "size": "The parts against the number of measurements at each x (flexible μ): median over data sets, bands from "
-    "the 10 % to the 90 % quantile. Dotted: the error of a mean, as far as an ensemble of this size shows it.",
+    "the 10 % to the 90 % quantile. Dotted: the error of a mean, reduced to what an ensemble of this size can show.",
 }
+RANGE = (0.1, 0.9)
 PANELS = {"flexible": "μ flexible", "line": "μ a straight line"}
 
 
@@ -47,9 +48,8 @@ def _parts(results: dict[str, Any]) -> Any:
     for axes, (kind, title) in zip(panels, PANELS.items(), strict=True):
         largest = settings_of(results, kind)[-1]
         for shift, (part, name) in zip((-0.15, 0, 0.15), names.items(), strict=True):
-            low, middle, high = np.quantile(stds(results, part, largest), (0.1, 0.5, 0.9), axis=0)
-            bars = (middle - low, high - middle)
-            axes.errorbar(np.arange(4) + shift, middle, bars, fmt="o", markersize=5, capsize=3, label=name)
+            look = {"fmt": "o", "markersize": 5, "capsize": 3, "label": name}
+            points_with_range(axes, np.arange(4) + shift, stds(results, part, largest), RANGE, **look)
         axes.set(title=title, xlabel="x", xticks=range(4), yscale="log")
         axes.set_xticklabels(["0", "1", "2 (no data)", "3 (noisy)"])
     panels[0].set_ylabel("standard deviation (unit of y)")
@@ -65,9 +65,8 @@ def _size(results: dict[str, Any]) -> Any:
     names = {"aleatoric": "aleatoric", "within": "within members", "between": "between members"}
     for axes, x in zip(panels, (0, 2, 3), strict=True):
         for colour, (part, name) in enumerate(names.items()):
-            values = np.array([np.quantile(stds(results, part, i)[:, x], (0.1, 0.5, 0.9)) for i in flexible])
-            axes.plot(repeats, values[:, 1], f"C{colour}o-", label=name)
-            axes.fill_between(repeats, values[:, 0], values[:, 2], color=f"C{colour}", alpha=0.2, lw=0)
+            values = np.stack([stds(results, part, setting)[:, x] for setting in flexible], axis=1)
+            line_with_range(axes, repeats, values, RANGE, f"C{colour}o-", label=name)
         if x in POINTS:
             error = results["noise"][list(POINTS).index(x)] * np.sqrt((1 - 1 / results["members"]) / repeats)
             axes.plot(repeats, error, "k:", label="error of a mean")

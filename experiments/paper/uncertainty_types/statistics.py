@@ -8,11 +8,10 @@ from typing import Any
 
 import numpy as np
 
-from experiments.harness.statistics import interval
+from experiments.harness.statistics import Estimate, interval
 
-Estimate = tuple[float, float, float]
 POINTS = np.array([0.0, 1.0, 3.0])
-MEASURED = [0, 1, 3]  # the same as numbers among x = 0, 1, 2, 3
+MEASURED = [0, 1, 3]  # their indices among x = 0, 1, 2, 3
 PARTS = ("aleatoric", "within", "between")
 LINES = ("line", "line, random start")
 GRID = np.linspace(-0.5, 3.5, 81)
