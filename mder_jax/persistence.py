@@ -1,4 +1,4 @@
-"""Model files, and checkpoints of training: killed at any moment, it goes on exactly where it was."""
+"""Model files: a JSON document and arrays in one file, with a checksum and without pickle."""
 
 import hashlib
 import json
@@ -12,22 +12,15 @@ from mder_jax._files import as_path, write_whole
 __all__ = ["ModelFileError", "load", "save"]
 
 
-# A model file is one of safetensors: an eight-byte length, that many bytes of JSON, the arrays. In the JSON under this
-# name, again as JSON, stands the document.
+# A model file is one of safetensors: an eight-byte length, that many bytes of JSON, the arrays. The document is in the
+# JSON under this name, again as JSON.
 DOCUMENT = "mder_jax"
-
-
 FORMAT = 1
-
-
-HEADER_BYTES = 1 << 24
-
-
-MODEL_BYTES = 1 << 31
+HEADER_BYTES, MODEL_BYTES = 1 << 24, 1 << 31
 
 
 class ModelFileError(ValueError):
-    """A file that is no model file, or not whole, or not as it was written.
+    """A file that is not a model file, or incomplete, or changed since it was written.
 
     Example:
       >>> import tempfile
@@ -43,7 +36,7 @@ class ModelFileError(ValueError):
 
 
 def save(path: str | pathlib.Path, document: dict[str, Any], arrays: dict[str, np.ndarray]) -> None:
-    """Write a document (anything JSON can hold) and arrays as one file, whole or not at all; nothing is pickled.
+    """Write a document (anything JSON can hold) and arrays as one file, completely or not at all; nothing is pickled.
 
     Example:
       >>> import tempfile

@@ -310,7 +310,7 @@ def test_the_rows_of_the_fit_are_remembered_and_checked(model, tmp_path):
     assert MDERRegressor.load(older).trained_rows_ is None
     for wrong in ({"rows": 0}, {"whole": 2.0}, {"rows": "x"}):
         broken = resealed(model, tmp_path, lambda document, wrong=wrong: document["trained_rows"].update(wrong))
-        with pytest.raises(ModelFileError, match="rows of the fit does not fit together"):
+        with pytest.raises(ModelFileError, match="trained rows are inconsistent"):
             MDERRegressor.load(broken)
 
 

@@ -30,10 +30,10 @@ from mder_jax.cli._tables import Table, TableError, quoted
 
 DATE = re.compile(r"(\d{4}[-/.]\d{1,2}[-/.]\d{1,2}|\d{1,2}[-/.]\d{1,2}[-/.]\d{2,4})([T ].*)?|\d{1,2}:\d{2}(:\d{2}.*)?")
 MOST_CATEGORIES = 100
-FEW_NUMBERS = 30  # so many different ones may be names of categories if there are words besides: sizes, floors, years
-CODES = 10  # so many, also if hardly any cell is a word
-SLIPS = 0.1  # of the cells at most are text by mistake
-FEW_ROWS, MOST_ALONE = 20, 0.8  # so many rows may each have a text of their own, and such a share of more rows
+FEW_NUMBERS = 30  # different numbers that may be categories if there are words too: sizes, floors, years
+CODES = 10  # the same if hardly any cell is a word
+SLIPS = 0.1  # the largest fraction of cells that are text by mistake
+FEW_ROWS, MOST_ALONE = 20, 0.8  # rows that may all have different texts, and the largest such fraction of more rows
 
 # What a person reads as a number and `NUMBER` does not: 1,5  17,674.5  1.234,5  1_000  3.1 %  $5  0x1f  −2
 _GROUPED = r"\d{1,3}([,._'’ \x{a0}\x{2009}\x{202f}]\d{3})+([.,]\d+)?"
@@ -49,12 +49,7 @@ class _Cells:
 
     A text is a number, a number that only a person reads as one (`SPELLED`), a marker of a missing value (`MARKER`), or
     a word. Texts are kept as codes, positions in `counts`, while there are at most `MOST_CATEGORIES` distinct ones.
-    With more of them the column can only hold numbers, or is refused, so only numbers are kept and `counts` stays as
-    it is.
-
-    Args:
-      table: source of the cells.
-      kind: type of the column in the file.
+    With more of them the column can only hold numbers, or is refused: only numbers are kept.
     """
 
     def __init__(self, table: Table, kind: pa.DataType) -> None:
@@ -130,10 +125,10 @@ class _Cells:
     def is_of_numbers(self) -> bool:
         """Whether a column with text in it was meant to hold numbers.
 
-        So it is if half of the cells, or of the different texts, are numbers, and besides there are no words but only
-        markers of missing values; or more than `FEW_NUMBERS` different numbers; or more than `CODES` of them and the
-        other texts are rare (`SLIPS`) and no two alike. Otherwise its texts are categories, of which some may be
-        numbers: "S", "M", "38", "40" or "1", "2", "3", "attic".
+        It was if half of the cells, or of the different texts, are numbers, and one of these holds: there are no words,
+        only markers of missing values; there are more than `FEW_NUMBERS` different numbers; there are more than `CODES`
+        and the other texts are rare (`SLIPS`) and all different. Otherwise the texts are categories, of which some may
+        be numbers: "S", "M", "38", "40" or "1", "2", "3", "attic".
         """
         many = self.different_numbers
         slips = many > CODES and self._others_are_slips()
@@ -151,18 +146,14 @@ class _Cells:
 
 
 def _matches(text: pa.Array, pattern: str) -> int:
-    """How many of some texts a pattern fits."""
+    """The number of texts that match a pattern."""
     return pc.sum(pc.match_substring_regex(text, pattern)).as_py() or 0
 
 
 class Learnt(NamedTuple):
-    """A training table.
+    """A training table with `total` rows, and of those with a target one array (N,) per feature and Y (N, n).
 
-    Args:
-      encoding: of its columns.
-      features: of its rows with a target, one array (N,) per feature: its numbers, or the indices of its categories.
-      Y: targets of these rows, (N, n), NaN where a value is missing.
-      total: rows of the table.
+    Features are numbers or indices of categories; a missing target is NaN.
     """
 
     encoding: Encoding
@@ -172,7 +163,7 @@ class Learnt(NamedTuple):
 
 
 def learn(table: Table, features: Sequence[str], targets: Sequence[str]) -> Learnt:
-    """Find out how these columns of a training table become numbers, and return those of the rows with a target."""
+    """Determine how these columns of a training table become numbers, and return those of the rows with a target."""
     columns: dict[str, _Cells] = {}
     total = 0
     for block in table.blocks([*features, *targets]):
@@ -204,7 +195,7 @@ def _cells(table: Table, block: pa.RecordBatch, name: str) -> _Cells:
 
 
 def _kind(cells: _Cells) -> str:
-    """What a column is: a dictionary has categories by its type, other text is judged by what it holds."""
+    """The kind of a column: a dictionary has categories by its type, other text by its content."""
     if pa.types.is_dictionary(cells.type):
         return "category"
     if pa.types.is_boolean(cells.type):

@@ -1,4 +1,4 @@
-"""What the networks of an estimator are, enough to build them again."""
+"""The networks of an estimator, as settings to build them from."""
 
 import functools
 from typing import Any, NamedTuple
@@ -11,17 +11,7 @@ from mder_jax.networks import Network, mlp
 
 
 class Design(NamedTuple):
-    """What a network is, enough to build it again.
-
-    Args:
-      inputs: columns of X.
-      targets: columns of Y.
-      widths: of the hidden layers.
-      activation: see `mlp`.
-      r: the coupling ν = r κ.
-      nu_max: upper bound of ν, see `niw_link`.
-      relative: how L is packed, see `niw_link`.
-    """
+    """Columns of X and Y, widths and activation of `mlp`, and the options r, nu_max and relative of `niw_link`."""
 
     inputs: int
     targets: int

@@ -1,4 +1,4 @@
-"""What the estimator returns: mean with covariances, and joint regions, in original units."""
+"""Results of the estimator: mean with covariances, and joint regions, in original units."""
 
 import math
 from typing import Any, NamedTuple
@@ -14,9 +14,9 @@ class Uncertainty(NamedTuple):
 
     Args:
       mean: of a new observation.
-      aleatoric: the noise, which more data do not lower.
-      within: what the members say they do not know, the mean of their var[μ].
-      between: how far they disagree, the covariance of their means.
+      aleatoric: the noise, which more data do not reduce.
+      within: the members' uncertainty about the mean, the mean of their var[μ].
+      between: their disagreement, the covariance of their means.
 
     Example:
       >>> one = np.eye(2)[None]
@@ -33,7 +33,7 @@ class Uncertainty(NamedTuple):
     @property
     @QUIET
     def epistemic(self) -> np.ndarray:
-        """within + between, what the model does not know, (N, n, n).
+        """within + between, the uncertainty about the mean, (N, n, n).
 
         Example:
           >>> one = np.eye(2)[None]
@@ -90,8 +90,7 @@ class Region(NamedTuple):
     def contains(self, y: Any) -> np.ndarray:
         """‖C⁻¹(y − centre)‖ ≤ radius: whether all targets of a row, (..., N, n), are inside, (..., N).
 
-        Every target must be there, in the order of the fit: a row with a NaN raises. If y was one-dimensional, (N,)
-        will do.
+        The targets are in the order of the fit; a NaN raises. If y was one-dimensional, it may be (N,).
 
         Example:
           >>> region = Region(centre=np.zeros((1, 2)), scale_tril=np.eye(2)[None], radius=np.array([2.0]))  # a disc
@@ -121,7 +120,7 @@ class Region(NamedTuple):
         if missing.any():
             raise ValueError(
                 f"y has a missing target in {missing.sum()} of {missing.size} rows, first in row "
-                f"{np.argwhere(missing)[0][-1]}; ask about complete rows, ~np.isnan(y).any(axis=1)"
+                f"{np.argwhere(missing)[0][-1]}; give complete rows, ~np.isnan(y).any(axis=1)"
             )
         white = np.linalg.solve(self.scale_tril, (values - self.centre)[..., None])[..., 0]
         return np.linalg.norm(white, axis=-1)
