@@ -60,9 +60,9 @@ def save(path: str | pathlib.Path, document: dict[str, Any], arrays: dict[str, n
     content = as_safetensors(arrays, {DOCUMENT: json.dumps(head)})
     header = int.from_bytes(content[:8], "little")
     if header > HEADER_BYTES:
-        raise ValueError(f"the document takes {header:,} bytes; of more than {HEADER_BYTES:,} `load` reads none")
+        raise ValueError(f"the document has {header:,} bytes; `load` reads at most {HEADER_BYTES:,}")
     if len(content) > MODEL_BYTES:
-        raise ValueError(f"the file would have {len(content):,} bytes; of more than {MODEL_BYTES:,} `load` reads none")
+        raise ValueError(f"the file would have {len(content):,} bytes; `load` reads at most {MODEL_BYTES:,}")
     write_whole(path, content)
 
 
@@ -88,17 +88,13 @@ def load(path: str | pathlib.Path) -> tuple[dict[str, Any], dict[str, np.ndarray
         raise ModelFileError(f"{path} is damaged or cut short: {error}") from None
     if _digest(head["document"], arrays) != head["sha256"]:
         raise ModelFileError(f"{path} has been changed since it was written: its checksum is wrong")
-    return _document(path, head), arrays
-
-
-def _document(path: pathlib.Path, head: dict[str, Any]) -> dict[str, Any]:
     try:
         document = json.loads(head["document"])
     except (ValueError, RecursionError) as error:
         raise ModelFileError(f"{path} is damaged: {error}") from None
     if not isinstance(document, dict):
         raise ModelFileError(f"{path} is not a model file of mder_jax: its document is a {type(document).__name__}")
-    return document
+    return document, arrays
 
 
 def _read_head(path: pathlib.Path) -> dict[str, Any]:
@@ -117,10 +113,8 @@ def _read_head(path: pathlib.Path) -> dict[str, Any]:
     if not isinstance(form, int) or not isinstance(text, str) or not isinstance(digest, str):
         raise ModelFileError(f"{path} is not a model file of mder_jax")
     if form > FORMAT:
-        raise ModelFileError(
-            f"{path} was written by a newer mder_jax (format {form}, this one reads up to {FORMAT}): "
-            "pip install --upgrade mder-jax"
-        )
+        newer = f"{path} was written by a newer mder_jax (format {form}, this one reads up to {FORMAT})"
+        raise ModelFileError(f"{newer}: pip install --upgrade mder-jax")
     if size > MODEL_BYTES:
         raise ModelFileError(f"{path} has {size} bytes; model files of more than {MODEL_BYTES} are not read")
     return head

@@ -25,7 +25,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
       arguments: None for those of the process, which Ctrl-C then ends.
 
     Example:
-      >>> main(["info", "nowhere.mder"])  # and says on standard error that there is no such file
+      >>> main(["info", "nowhere.mder"])  # and prints on standard error that there is no such file
       1
     """
     ctrl_c = _interrupts.CtrlC()
@@ -50,12 +50,12 @@ def _answer(arguments: Sequence[str] | None, ctrl_c: _interrupts.CtrlC) -> int:
         except KeyboardInterrupt:
             return _failed(ctrl_c.last_words(), 130)
         except ModuleNotFoundError as error:
-            return _failed(f"{error}; try: pip install {error.name}", 1)
+            return _failed(f"{error}; try: pip install {error.name}")
         except BrokenPipeError:  # the reader of our output has closed it
             os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
             return 1
         except (ValueError, OSError) as error:
-            return _failed(str(error), 1)
+            return _failed(str(error))
 
 
 @contextlib.contextmanager
@@ -86,7 +86,7 @@ def _run(options: Any) -> int:
     return 0
 
 
-def _failed(message: str, code: int) -> int:
+def _failed(message: str, code: int = 1) -> int:
     _say(message)
     return code
 

@@ -69,8 +69,6 @@ def evaluate(options: argparse.Namespace) -> Result:
 def _warn_of_trained_rows(model: Any, data: Sample) -> None:
     from mder_jax.estimator import trained_rows
 
-    if model.trained_rows_ is None:
-        return
     found, fraction = trained_rows.found_among(model.trained_rows_, data.X, data.Y)
     if fraction >= trained_rows.NOTICED:
         these = f"{found:,} of {len(data.X):,} rows are rows that the model was trained on"

@@ -10,22 +10,8 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from mder_jax.cli._encoding import (
-    LARGEST,
-    NUMBER,
-    REMEDY,
-    Column,
-    Encoding,
-    check_type,
-    encode,
-    is_text,
-    native_numbers,
-    parse,
-    parse_booleans,
-    parse_numbers,
-    text_of,
-    to_numpy,
-)
+from mder_jax.cli import _encoding
+from mder_jax.cli._encoding import REMEDY, Column, Encoding
 from mder_jax.cli._tables import Table, TableError, quoted
 
 DATE = re.compile(r"(\d{4}[-/.]\d{1,2}[-/.]\d{1,2}|\d{1,2}[-/.]\d{1,2}[-/.]\d{2,4})([T ].*)?|\d{1,2}:\d{2}(:\d{2}.*)?")
@@ -62,28 +48,28 @@ class _Cells:
 
     def add(self, values: pa.Array, first_row: int) -> None:
         """Add the cells of further rows."""
-        if not is_text(self.type):
-            self._numbers.append(native_numbers(values))
+        if not _encoding.is_text(self.type):
+            self._numbers.append(_encoding.native_numbers(values))
             return
-        text = text_of(self.table, values)
-        numbers = parse_numbers(text)
-        other = to_numpy(pc.and_(text.is_valid(), numbers.is_null()))
+        text = _encoding.text_of(self.table, values)
+        numbers = _encoding.parse_numbers(text)
+        other = _encoding.to_numpy(pc.and_(text.is_valid(), numbers.is_null()))
         self.texts += len(text) - text.null_count
         self.plain += len(text) - text.null_count - int(other.sum())
         if other.any():
             rest = text.filter(pa.array(other))
             self.spelled += _matches(rest, SPELLED)
             self.markers += _matches(rest, MARKER)
-            self.booleans += len(rest) - parse_booleans(rest).null_count
+            self.booleans += len(rest) - _encoding.parse_booleans(rest).null_count
             self.first_text = self.first_text or (first_row + int(other.argmax()), rest[0].as_py())
         if len(self.counts) <= MOST_CATEGORIES:
             self._add_codes(text)
         if len(self.counts) > MOST_CATEGORIES:
-            self._numbers.append(to_numpy(numbers))
+            self._numbers.append(_encoding.to_numpy(numbers))
 
     def _add_codes(self, text: pa.Array) -> None:
         encoded = text.dictionary_encode()
-        distinct, codes = encoded.dictionary.to_pylist(), to_numpy(encoded.indices.fill_null(-1))
+        distinct, codes = encoded.dictionary.to_pylist(), _encoding.to_numpy(encoded.indices.fill_null(-1))
         counts = np.bincount(codes[codes >= 0], minlength=len(distinct)).tolist()
         self.counts.update(dict(zip(distinct, counts, strict=True)))
         if len(self.counts) > MOST_CATEGORIES:
@@ -93,7 +79,7 @@ class _Cells:
         self._codes.append(np.array([*map(position.get, distinct), -1], np.int8)[codes])  # -1, the last: missing
 
     def _parsed(self, kind: str) -> np.ndarray:
-        numbers = to_numpy(parse(pa.array(self.counts, pa.string()), kind))
+        numbers = _encoding.to_numpy(_encoding.parse(pa.array(self.counts, pa.string()), kind))
         return np.append(numbers, np.nan)[np.concatenate([np.empty(0, np.int8), *self._codes])]
 
     def values(self, column: Column) -> np.ndarray:
@@ -116,7 +102,7 @@ class _Cells:
     @property
     def different_numbers(self) -> int:
         """Different texts that are numbers, however they are spelled."""
-        return _matches(pa.array(self.counts, pa.string()), f"{SPELLED}|{NUMBER}")
+        return _matches(pa.array(self.counts, pa.string()), f"{SPELLED}|{_encoding.NUMBER}")
 
     def many_numbers(self) -> bool:
         """Whether half of the cells or half of the different texts are numbers."""
@@ -137,7 +123,7 @@ class _Cells:
     def _others_are_slips(self) -> bool:
         others = self.texts - self.numbers
         alone = pa.array([text for text, count in self.counts.items() if count == 1], pa.string())
-        return others <= SLIPS * self.texts and len(alone) - _matches(alone, f"{SPELLED}|{NUMBER}") == others
+        return others <= SLIPS * self.texts and len(alone) - _matches(alone, f"{SPELLED}|{_encoding.NUMBER}") == others
 
     def is_of_names(self) -> bool:
         """Whether most rows have a text that no other row has, as identifiers, names and remarks do."""
@@ -177,20 +163,20 @@ def learn(table: Table, features: Sequence[str], targets: Sequence[str]) -> Lear
     )
     Y = np.stack([columns[column.name].values(column) for column in encoding.targets], axis=1)
     with_target = ~np.isnan(Y).all(axis=1)
-    X, valid = [], not (np.abs(Y) > LARGEST).any()
+    X, valid = [], not (np.abs(Y) > _encoding.LARGEST).any()
     for column in encoding.features:
         values = columns.pop(column.name).values(column)
-        valid = valid and bool((np.abs(values) <= LARGEST).all())
+        valid = valid and bool((np.abs(values) <= _encoding.LARGEST).all())
         X.append(values[with_target])
     if not valid:
-        for _ in encode(table, encoding):  # raises, with the line and the text of the first wrong cell
+        for _ in _encoding.encode(table, encoding):  # raises, with the line and the text of the first wrong cell
             pass
     return Learnt(encoding, X, Y[with_target], total)
 
 
 def _cells(table: Table, block: pa.RecordBatch, name: str) -> _Cells:
     kind = block.schema.field(name).type
-    check_type(table, name, kind)
+    _encoding.check_type(table, name, kind)
     return _Cells(table, kind)
 
 

@@ -62,7 +62,7 @@ def evaluation_page(
       rows: labels of the rows; None for their indices from 1.
     """
     y = np.asarray(y)
-    labels = [str(number) for number in range(1, len(y) + 1)] if rows is None else [str(row) for row in rows]
+    labels = list(map(str, range(1, len(y) + 1) if rows is None else rows))
     _check(y, labels, uncertainty, lower, upper)
     observed, *ends = floats(y=y, lower=lower, upper=upper)
     own = scores.coverage(observed, Interval(*ends))
@@ -71,14 +71,12 @@ def evaluation_page(
         "Scores": _scores_section(report, Estimate(own.coverage, own.standard_error)),
         "Calibration": _calibration_section(*drawn, names),
         "Predicted and observed": _observed_section(*drawn, names),
-        "Most uncertain rows": _rows_section(
-            _most_uncertain(y, uncertainty), labels, y, uncertainty, lower, upper, names
-        ),
+        "Most uncertain rows": _rows_section(labels, y, uncertainty, lower, upper, names),
         "Covariance of targets": _ellipses_section(*drawn, names, report.level),
     }
     about = _table([], [[_cell(key, "th"), _cell(value)] for key, value in facts.items()])
-    anchors = {heading: heading.lower().replace(" ", "-") for heading in sections}
-    parts = [html.Section(anchors[heading], heading, body) for heading, body in sections.items() if body]
+    anchors = (heading.lower().replace(" ", "-") for heading in sections)
+    parts = [html.Section(anchor, *part) for anchor, part in zip(anchors, sections.items(), strict=True) if part[1]]
     return html.document(title, about, parts, STYLE)
 
 
@@ -148,12 +146,9 @@ def _calibration_section(y: np.ndarray, prediction: Prediction, names: Sequence[
 
 def _observed_section(y: np.ndarray, prediction: Prediction, names: Sequence[str]) -> str:
     known = [j for j in range(y.shape[1]) if np.isfinite(y[:, j]).any()]
-    return _figures(
-        _figure(
-            plotting.predicted_observed(y, prediction, j, names[j]), f"{names[j]}: observed against predicted mean."
-        )
-        for j in known[:DRAWN_TARGETS]
-    ) + _left_out(len(known) - DRAWN_TARGETS, "targets")
+    axes = {names[j]: plotting.predicted_observed(y, prediction, j, names[j]) for j in known[:DRAWN_TARGETS]}
+    figures = [_figure(ax, f"{name}: observed against predicted mean.") for name, ax in axes.items()]
+    return _figures(figures) + _left_out(len(known) - DRAWN_TARGETS, "targets")
 
 
 def _ellipses_section(y: np.ndarray, prediction: Prediction, names: Sequence[str], coverage: float) -> str:
@@ -181,14 +176,9 @@ def _most_uncertain(y: np.ndarray, uncertainty: Any) -> np.ndarray:
 
 
 def _rows_section(
-    chosen: np.ndarray,
-    labels: Sequence[str],
-    y: np.ndarray,
-    uncertainty: Any,
-    lower: np.ndarray,
-    upper: np.ndarray,
-    names: Sequence[str],
+    labels: Sequence[str], y: np.ndarray, uncertainty: Any, lower: np.ndarray, upper: np.ndarray, names: Sequence[str]
 ) -> str:
+    chosen = _most_uncertain(y, uncertainty)
     titles = ("observed", "mean", "interval", "epistemic std")
     groups = [html.element("th", escape(name), class_="first", colspan=str(len(titles))) for name in names]
     columns = [_cell(text, "th", "number first" if text == titles[0] else "number") for text in titles] * len(names)
@@ -202,10 +192,8 @@ def _rows_section(
             texts = [*values[:2], f"{values[2]} to {values[3]}", f"{std:.3g}"]
             cells += [_cell(t, "td", "number" if k else "number first") for k, t in enumerate(texts)]
         body.append(cells)
-    note = (
-        f"<p>The {len(chosen)} rows with the largest epistemic uncertainty, the largest first: by the sum over targets "
-        "of its variance, each divided by the variance of the observed target.</p>"
-    )
+    order = "by the sum over targets of epistemic variance / variance of the observed target, the largest first"
+    note = f"<p>The {len(chosen)} rows with the largest epistemic uncertainty, {order}.</p>"
     return note + _table([['<th rowspan="2">row</th>', *groups], columns], body)
 
 

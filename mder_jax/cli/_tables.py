@@ -128,7 +128,7 @@ class CsvTable:
 class ParquetTable:
     """A Parquet file."""
 
-    missing = ("",)  # texts without a value, besides nulls
+    missing = ("",)  # texts without a value, in addition to null
 
     def __init__(self, path: pathlib.Path) -> None:
         self.path = path

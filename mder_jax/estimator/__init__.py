@@ -16,21 +16,11 @@ from mder_jax import plotting
 from mder_jax._checks import check_option, doubles, is_integer, target_names
 from mder_jax.calibration import Scale
 from mder_jax.devices import use_all_cores
-from mder_jax.estimator import model_file
+from mder_jax.estimator import _checks, model_file
 from mder_jax.estimator._calibrating import calibrate
 from mder_jax.estimator._calibration import Calibration
-from mder_jax.estimator._checks import (
-    check_same_networks,
-    check_settings,
-    checked_inputs,
-    checked_table,
-    generator,
-    rows_to_train_on,
-    warn_of_degenerate_targets,
-)
-from mder_jax.estimator._design import Design
 from mder_jax.estimator._predicted_rows import PredictedRows, Prediction
-from mder_jax.estimator._predictor import Predictor
+from mder_jax.estimator._predictor import Design, Predictor
 from mder_jax.estimator._standardizer import standardizer_of
 from mder_jax.estimator.recipe import Recipe, train
 from mder_jax.estimator.results import Region, Uncertainty
@@ -136,11 +126,7 @@ class MDERRegressor(RegressorMixin, BaseEstimator):
         return tags
 
     def fit(
-        self,
-        X: Any,
-        y: Any,
-        checkpoint: str | pathlib.Path | None = None,
-        target_names: Sequence[str] | None = None,
+        self, X: Any, y: Any, checkpoint: str | pathlib.Path | None = None, target_names: Sequence[str] | None = None
     ) -> Self:
         """Train the ensemble.
 
@@ -156,7 +142,7 @@ class MDERRegressor(RegressorMixin, BaseEstimator):
           >>> print(model.n_iter_, model.loss_curve_.shape, model.n_features_in_, model.n_outputs_)
           5 (2, 5) 2 2
         """
-        check_settings(self.get_params(deep=False))
+        _checks.check_settings(self.get_params(deep=False))
         with contextlib.suppress(RuntimeError):  # JAX has started, and keeps the devices it has
             use_all_cores()
         before = dict(self.__dict__)
@@ -168,10 +154,10 @@ class MDERRegressor(RegressorMixin, BaseEstimator):
         return self
 
     def _fit(self, X: Any, y: Any, checkpoint: str | pathlib.Path | None, named: Sequence[str] | None) -> None:
-        X, Y, flat, names = checked_table(self, X, y, reset=True)
+        X, Y, flat, names = _checks.checked_table(self, X, y, reset=True)
         names = names if named is None else list(target_names(named, Y.shape[1]))
-        X, Y = rows_to_train_on(X, Y, names)
-        warn_of_degenerate_targets(Y, names)
+        X, Y = _checks.rows_to_train_on(X, Y, names)
+        _checks.warn_of_degenerate_targets(Y, names)
         design = self._design(X.shape[1], Y.shape[1])
         last = self.predictor_ if self.warm_start and hasattr(self, "predictor_") else None
         if last is None:
@@ -180,7 +166,7 @@ class MDERRegressor(RegressorMixin, BaseEstimator):
                 standardizer_of(Y, self.standardize),
             )
         else:
-            check_same_networks(last, design, int(self.members), self.standardize)
+            _checks.check_same_networks(last, design, int(self.members), self.standardize)
             inputs, targets = last.inputs, last.targets
         random, start = self._random(again=last is not None), None if last is None else last.params
         z, w = inputs.forward(X), targets.forward(Y)
@@ -198,10 +184,10 @@ class MDERRegressor(RegressorMixin, BaseEstimator):
     def _random(self, again: bool) -> np.random.RandomState:
         """The generator of a fit; a warm start holds out the rows that were held out before."""
         if self.random_state is not None:
-            return generator(self.random_state)
+            return _checks.generator(self.random_state)
         if not (again and hasattr(self, "seed_")):
-            self.seed_ = int(generator(None).randint(2**31 - 1))
-        return generator(self.seed_)
+            self.seed_ = int(_checks.generator(None).randint(2**31 - 1))
+        return _checks.generator(self.seed_)
 
     def _design(self, inputs: int, targets: int) -> Design:
         widths = tuple(int(width) for width in np.atleast_1d(self.hidden_layer_sizes))
@@ -225,12 +211,12 @@ class MDERRegressor(RegressorMixin, BaseEstimator):
         """What is predicted for rows X, after checking them; with `keep` from one run of the networks."""
         check_is_fitted(self)
         names = target_names(self.target_names_, self.n_outputs_)
-        X = checked_inputs(self, X)
+        X = _checks.checked_inputs(self, X)
         return self.predictor_.rows(X, keep, calibration=self.calibration_, flat=self.flat_, names=names)
 
     def _rows_and_targets(self, X: Any, y: Any) -> tuple[PredictedRows, np.ndarray]:
         check_is_fitted(self)
-        X, Y, _, _ = checked_table(self, X, y)
+        X, Y, _, _ = _checks.checked_table(self, X, y)
         return self.predictor_.rows(X), Y
 
     def predict(self, X: Any, return_std: bool = False, return_cov: bool = False) -> Any:
@@ -343,7 +329,7 @@ class MDERRegressor(RegressorMixin, BaseEstimator):
         """
         if not is_integer(n_samples) or n_samples < 1:
             raise ValueError(f"n_samples must be an integer, 1 or more; got {n_samples!r}")
-        key = jax.random.key(int(generator(random_state).randint(2**31 - 1)))
+        key = jax.random.key(int(_checks.generator(random_state).randint(2**31 - 1)))
         return self._rows(X).sample(key, int(n_samples))
 
     def log_prob(self, X: Any, y: Any) -> np.ndarray:
@@ -403,7 +389,7 @@ class MDERRegressor(RegressorMixin, BaseEstimator):
           30 (30,)
         """
         check_is_fitted(self)
-        X, Y, _, _ = checked_table(self, X, y)
+        X, Y, _, _ = _checks.checked_table(self, X, y)
         trained = note_of_trained_rows(getattr(self, "trained_rows_", None), X, Y)
         plain = self.predictor_.with_scale(Scale(1.0, 1.0))
         found = calibrate(plain.rows(X, keep=True), Y, method, separate, trained)
@@ -445,7 +431,7 @@ class MDERRegressor(RegressorMixin, BaseEstimator):
             return getattr(plotting, kind)(Y, prediction, **options, ax=ax)
 
     def save(self, path: str | pathlib.Path, extra: dict[str, Any] | None = None) -> None:
-        """Write the fitted model to one file, without pickle, whole or not at all.
+        """Write the fitted model to one file, without pickle, completely or not at all.
 
         Args:
           path: of the file.

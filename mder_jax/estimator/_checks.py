@@ -12,8 +12,7 @@ from sklearn.utils import check_random_state
 from sklearn.utils.validation import check_array, check_consistent_length, validate_data
 
 from mder_jax._checks import in_order, is_integer, names_of, target_names
-from mder_jax.estimator._design import Design
-from mder_jax.estimator._predictor import Predictor
+from mder_jax.estimator._predictor import Design, Predictor
 from mder_jax.networks import ACTIVATIONS
 
 ENCODE = "Encode text first, for instance with sklearn.preprocessing.OneHotEncoder; `mder train` encodes it itself"
@@ -116,7 +115,7 @@ def _holds_numbers(column: Any) -> bool:
 
 
 def refuse_other_things(name: str, values: Any) -> None:
-    """Raise if lists, or an array of objects, are not numbers, with the name of the argument and what numpy says."""
+    """Raise if lists, or an array of objects, are not numbers, with the name of the argument and numpy's message."""
     if hasattr(values, "shape") and getattr(getattr(values, "dtype", None), "kind", "") not in ("O", "U", "S", "M"):
         return  # numbers, a data frame or a sparse matrix: scikit-learn has messages for them
     try:
@@ -208,9 +207,9 @@ def check_same_networks(last: Predictor, design: Design, members: int, standardi
     if last.members != members:
         raise ValueError(f"{start}, which are {last.members}; members is {members} now")
     parts = (last.inputs, last.targets)
-    whole = any(np.any(part.mean != 0) or np.any((part.std != 1) & np.isfinite(part.std)) for part in parts)
-    if whole != bool(standardize):
-        raise ValueError(f"{start} and its standardisation; standardize was {whole} then and is {standardize} now")
+    before = any(np.any(part.mean != 0) or np.any((part.std != 1) & np.isfinite(part.std)) for part in parts)
+    if before != bool(standardize):
+        raise ValueError(f"{start} and its standardisation; standardize was {before} then and is {standardize} now")
 
 
 def rows_to_train_on(X: np.ndarray, Y: np.ndarray, names: list[str] | None) -> tuple[np.ndarray, np.ndarray]:

@@ -18,9 +18,8 @@ from mder_jax._checks import doubles, is_integer
 from mder_jax._files import write_whole
 from mder_jax.calibration import Scale
 from mder_jax.estimator import _calibration
-from mder_jax.estimator._design import Design
 from mder_jax.estimator._predicted_rows import mixture_moments
-from mder_jax.estimator._predictor import Predictor
+from mder_jax.estimator._predictor import Design, Predictor
 from mder_jax.estimator._standardizer import Standardizer
 from mder_jax.estimator.trained_rows import TrainedRows
 from mder_jax.persistence import ModelFileError

@@ -36,9 +36,8 @@ class Uncertainty(NamedTuple):
         """within + between, the uncertainty about the mean, (N, n, n).
 
         Example:
-          >>> one = np.eye(2)[None]
-          >>> print(Uncertainty(np.zeros((1, 2)), aleatoric=one, within=one, between=2 * one).epistemic[0, 0])
-          [3. 0.]
+          >>> print(Uncertainty(np.zeros((1, 2)), *np.ones((3, 1, 2, 2))).epistemic[0, 0])
+          [2. 2.]
         """
         return self.within + self.between
 
@@ -48,9 +47,8 @@ class Uncertainty(NamedTuple):
         """aleatoric + epistemic, the covariance of a new observation, (N, n, n).
 
         Example:
-          >>> one = np.eye(2)[None]
-          >>> print(Uncertainty(np.zeros((1, 2)), aleatoric=one, within=one, between=2 * one).total[0, 0])
-          [4. 0.]
+          >>> print(Uncertainty(np.zeros((1, 2)), *np.ones((3, 1, 2, 2))).total[0, 0])
+          [3. 3.]
         """
         return self.aleatoric + self.epistemic
 
@@ -60,9 +58,8 @@ class Uncertainty(NamedTuple):
         """√total_jj, the standard deviation of a new observation, in the shape of the mean.
 
         Example:
-          >>> one = np.eye(2)[None]
-          >>> print(Uncertainty(np.zeros((1, 2)), aleatoric=one, within=one, between=2 * one).std)
-          [[2. 2.]]
+          >>> print(Uncertainty(np.zeros((1, 2)), *np.full((3, 1, 2, 2), 3.0)).std)
+          [[3. 3.]]
         """
         return np.sqrt(np.diagonal(self.total, axis1=1, axis2=2)).reshape(self.mean.shape)
 

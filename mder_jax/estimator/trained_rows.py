@@ -52,15 +52,18 @@ def remember(X: np.ndarray, Y: np.ndarray, before: TrainedRows | None = None) ->
     return TrainedRows(hashes, whole, rows, repeats, centre, spread)
 
 
-def found_among(trained: TrainedRows, X: np.ndarray, Y: np.ndarray) -> tuple[int, float]:
+def found_among(trained: TrainedRows | None, X: np.ndarray, Y: np.ndarray) -> tuple[int, float]:
     """The number of these rows found among the trained ones, and their fraction beyond what chance explains.
 
     The chance that a new row equals a trained one is estimated twice, from the rows that are equal among the trained
     ones and among these. The larger estimate is used, unless the trained rows repeat far more than these do: copies of
-    a table do not make rows equal by chance. The fraction is 0 if chance may explain what was found.
+    a table do not make rows equal by chance. The fraction is 0 if chance may explain what was found, or if nothing is
+    remembered, as by models of version 0.1.0.
     """
     from scipy.stats import binom
 
+    if trained is None:
+        return 0, 0.0
     hashes = _hashes(_table(X, Y), trained.centre, trained.spread)
     testable = hashes if trained.whole else hashes[hashes <= trained.hashes[-1]]
     tested, found = len(testable), int(np.isin(testable, trained.hashes).sum())
@@ -79,11 +82,8 @@ def found_among(trained: TrainedRows, X: np.ndarray, Y: np.ndarray) -> tuple[int
 
 
 def note_of_trained_rows(trained: TrainedRows | None, X: np.ndarray, Y: np.ndarray) -> str:
-    """A note if some of the rows to calibrate with were trained on, empty if none; an error if half of them were.
-
-    Models of version 0.1.0 did not remember their rows: None.
-    """
-    found, fraction = (0, 0.0) if trained is None else found_among(trained, X, Y)
+    """A note if some of the rows to calibrate with were trained on, empty if none; an error if half of them were."""
+    found, fraction = found_among(trained, X, Y)
     these, remedy = f"{found} of these {len(X)} rows are rows of the fit", "calibrate with rows that fit has not seen"
     if fraction >= REFUSED:
         raise ValueError(f"{these}, which say nothing about new rows; {remedy}")
