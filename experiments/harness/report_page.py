@@ -9,7 +9,7 @@ from typing import Any
 
 from experiments.harness import storage
 from experiments.harness.claims import FAILS, HOLDS, IN_PART, OPEN
-from mder_jax.cli.html import Section, document, element, figure, table
+from mder_jax.cli.html import document, element, figure, table
 
 COLUMNS = {"where": "Where", "claim": "Claim", "statistic": "Tested by", "paper": "Paper", "ours": "Here"}
 CLASSES = {HOLDS: "holds", IN_PART: "part", FAILS: "fails", OPEN: "open"}
@@ -62,7 +62,7 @@ def counted(claims: list[dict[str, str]]) -> str:
 
 
 def markdown(claims: list[dict[str, str]]) -> str:
-    """The ledger as a page with one table."""
+    """The ledger as Markdown with one table."""
     titles = ["Id", *COLUMNS.values(), "Verdict"]
     lines = [titles, ["---"] * len(titles)]
     lines += [[f"`{claim['id']}`", *(claim[key] for key in COLUMNS), f"**{claim['verdict']}**"] for claim in claims]
@@ -77,9 +77,9 @@ def page(folder: pathlib.Path, parts: dict[str, dict[str, Any]], misprints: list
     ledger = _failures(parts) + "".join(_ledger(name, part["claims"]) for name, part in parts.items())
     rows = [[escape(cell) for cell in row] for row in misprints]
     sections = [
-        *(Section(name, name, _study(folder, name, part)) for name, part in parts.items()),
-        Section("ledger", "The ledger of claims", ledger),
-        Section("misprints", "Misprints found on the way", _table(["Where", "Printed", "Meant"], rows)),
+        *((name, name, _study(folder, name, part)) for name, part in parts.items()),
+        ("ledger", "The ledger of claims", ledger),
+        ("misprints", "Misprints found on the way", _table(["Where", "Printed", "Meant"], rows)),
     ]
     return document(TITLE, introduction, sections, STYLE)
 

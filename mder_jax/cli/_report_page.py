@@ -76,7 +76,7 @@ def evaluation_page(
     }
     about = _table([], [[_cell(key, "th"), _cell(value)] for key, value in facts.items()])
     anchors = (heading.lower().replace(" ", "-") for heading in sections)
-    parts = [html.Section(anchor, *part) for anchor, part in zip(anchors, sections.items(), strict=True) if part[1]]
+    parts = [(anchor, *part) for anchor, part in zip(anchors, sections.items(), strict=True) if part[1]]
     return html.document(title, about, parts, STYLE)
 
 

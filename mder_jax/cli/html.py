@@ -1,9 +1,8 @@
 """The parts of a self-contained HTML report: document, table and figure. It has no script and no external link."""
 
 import base64
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from html import escape
-from typing import NamedTuple
 
 STYLE = """
 :root { color-scheme: light dark; --line: #8884; --soft: #8881; }
@@ -16,17 +15,11 @@ th, td { text-align: left; vertical-align: top; padding: .35rem .5rem; border-bo
 """
 
 
-class Section(NamedTuple):
-    """Its anchor, with spaces for hyphens also the text of the link to it; its heading, plain text; its body, HTML."""
+def document(title: str, introduction: str, sections: Sequence[tuple[str, str, str]], style: str = "") -> str:
+    """A report as one HTML file: title, introduction (HTML), links to the sections, and these.
 
-    anchor: str
-    heading: str
-    body: str
-
-
-def document(title: str, introduction: str, sections: Iterable[Section], style: str = "") -> str:
-    """A report as one HTML file: title, introduction (HTML), navigation and sections."""
-    sections = list(sections)
+    A section is its anchor, with spaces for hyphens also the text of the link; its heading, plain text; its body, HTML.
+    """
     links = "".join(f'<a href="#{anchor}">{anchor.replace("-", " ")}</a>' for anchor, _, _ in sections)
     bodies = "".join(f'<h2 id="{anchor}">{escape(heading)}</h2>\n{body}\n' for anchor, heading, body in sections)
     return f"""<!DOCTYPE html>

@@ -49,7 +49,7 @@ class MDERRegressor(RegressorMixin, BaseEstimator):
     Args:
       hidden_layer_sizes: widths of the hidden layers.
       activation: "relu", "tanh", "gelu" or "silu".
-      members: networks of the ensemble.
+      members: number of networks.
       r: the coupling ν = r κ. It moves the border between aleatoric and epistemic and leaves the predictive
         distribution as it is; the scale, which data determine, is fitted by `calibrate`.
       nu_max: largest ν, above n + 1; None for n + 11, as in the paper.
@@ -58,19 +58,18 @@ class MDERRegressor(RegressorMixin, BaseEstimator):
       alpha: weight decay of AdamW, relative to the learning rate.
       learning_rate_init: reached after a twentieth of the steps; then it falls to 0 along a cosine.
       batch_size: rows of a minibatch; "auto" for a fiftieth of the rows, but at least 32 and at most 256.
-      max_iter: epochs.
+      max_iter: largest number of epochs.
       early_stopping: each member holds out separate rows, keeps the parameters that were best on them, and stops after
         `n_iter_no_change` epochs without an improvement.
       validation_fraction: of the rows, held out by a member, at most 10,000.
       n_iter_no_change: epochs without a better validation loss; "auto" for 50, or those of 1000 steps if they are
         fewer, but at least 10.
       random_state: seed of initial parameters, held-out rows, shuffles and bootstrap.
-      verbose: whether to show a bar.
+      verbose: whether to show a progress bar.
       warm_start: resume from the networks of the last fit, with its standardisation.
 
     Example:
-      >>> X = np.random.default_rng(0).normal(size=(60, 3))
-      >>> Y = X[:, :2] + np.random.default_rng(1).normal(size=(60, 2))
+      >>> X, Y = np.random.default_rng(0).normal(size=(2, 60, 2))
       >>> model = MDERRegressor(hidden_layer_sizes=(8,), members=2, max_iter=5, random_state=0).fit(X[:30], Y[:30])
       >>> mean, cov = model.predict(X[30:], return_cov=True)
       >>> print(mean.shape, cov.shape, model.predict_interval(X[30:], coverage=0.9).lower.shape)

@@ -147,7 +147,7 @@ def refuse_huge(name: str, values: np.ndarray) -> None:
 
 
 def generator(random_state: Any) -> np.random.RandomState:
-    """Numpy's generator of a seed, as scikit-learn has it."""
+    """The random generator of a seed, as in scikit-learn."""
     try:
         return check_random_state(random_state)
     except ValueError as error:
@@ -166,10 +166,10 @@ def warn_of_degenerate_targets(Y: np.ndarray, names: list[str] | None) -> None:
     constant = np.ptp(np.where(np.isnan(Y), np.nanmean(Y, axis=0), Y), axis=0) <= 1e-14 * np.abs(np.nanmean(Y, axis=0))
     remedy = "leave it out of the fit: its likelihood has no bound, and the intervals of the others become too short"
     for target in np.flatnonzero(constant).tolist():
-        warnings.warn(f"target {named[target]!r} is {np.nanmax(Y[:, target]):g} in every row; {remedy}", stacklevel=5)
+        warnings.warn(f"target {named[target]!r} is {np.nanmax(Y[:, target]):g} in every row; {remedy}", stacklevel=4)
     for target, others in _determined(Y, np.flatnonzero(~constant).tolist()):
         sources = ", ".join(repr(named[other]) for other in others)
-        warnings.warn(f"target {named[target]!r} is a linear function of {sources}; {remedy}", stacklevel=5)
+        warnings.warn(f"target {named[target]!r} is a linear function of {sources}; {remedy}", stacklevel=4)
 
 
 def _determined(Y: np.ndarray, varying: list[int]) -> Iterator[tuple[int, list[int]]]:
@@ -180,8 +180,7 @@ def _determined(Y: np.ndarray, varying: list[int]) -> Iterator[tuple[int, list[i
     complete = Y[np.isfinite(Y[:, varying]).all(axis=1)]
     if len(complete) <= len(varying) + 1:
         for first, second in itertools.combinations(varying, 2) if len(varying) > 2 else ():
-            pair = Y[:, [first, second]]
-            yield from ((second, [first]) for _ in _determined(pair, [0, 1]))
+            yield from ((second, [first]) for _ in _determined(Y[:, [first, second]], [0, 1]))
         return
     centred = complete - complete.mean(axis=0)
     spread = centred.std(axis=0)

@@ -41,14 +41,9 @@ class Design(NamedTuple):
 
 @dataclass(frozen=True)
 class Predictor:
-    """A trained ensemble with its standardisers and its calibrated scale. Arrays are numpy's.
+    """The stacked parameters of all members, standardisers of X and Y, and factors on the predictive covariance.
 
-    Args:
-      design: of every member.
-      params: of all members, stacked.
-      inputs: standardiser of X.
-      targets: standardiser of Y.
-      scale: factors on the predictive covariance; see `calibration`.
+    Arrays are numpy's.
     """
 
     design: Design

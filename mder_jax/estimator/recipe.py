@@ -46,14 +46,8 @@ def train(
 ) -> Ensemble:
     """Networks trained on standardised rows X, (N, d), and Y, (N, n), NaN where a target was not observed.
 
-    Args:
-      recipe: settings.
-      network: of every member.
-      random: for the key and the rows that members hold out.
-      X: inputs.
-      Y: targets.
-      start: parameters to resume from, or None.
-      checkpoint: a directory, or None. With it an interruption raises, since the checkpoint holds what was trained.
+    `random` draws the key and the rows that members hold out; `start` are parameters to resume from. With a checkpoint
+    directory an interruption raises, since the checkpoint holds what was trained.
     """
     key = jax.random.key(int(random.randint(2**31 - 1)))
     missing, kept = bool(np.isnan(Y).any()), len(X)
