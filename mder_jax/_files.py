@@ -1,4 +1,4 @@
-"""Files that appear whole or not at all, and directories that one process has to itself."""
+"""Files that are written completely or not at all, and directories locked by one process."""
 
 import contextlib
 import os
@@ -13,10 +13,10 @@ DRAFT = ".draft-"
 
 @contextlib.contextmanager
 def draft(path: pathlib.Path) -> Iterator[pathlib.Path]:
-    """A name beside the path to write to: in the end it takes the path's place, after an error it is removed.
+    """A temporary path in the same folder, to write to: it replaces the path at the end, after an error it is removed.
 
-    A symbolic link stays, and the file it points to is replaced or made. An error of the system that does not name a
-    file, such as a full disk, then names this one.
+    Of a symbolic link, the file it points to is replaced. A system error without a file name, such as a full disk, is
+    given this one.
     """
     path = behind_links(path)
     beside = path.with_name(f"{DRAFT}{secrets.token_hex(4)}{path.suffix}")
@@ -38,12 +38,12 @@ def draft(path: pathlib.Path) -> Iterator[pathlib.Path]:
 
 
 def behind_links(path: pathlib.Path) -> pathlib.Path:
-    """The file that a symbolic link points to, which need not be there; any other path as it is."""
+    """The file that a symbolic link points to, which need not exist; any other path unchanged."""
     return pathlib.Path(os.path.realpath(path)) if path.is_symlink() else path
 
 
 def as_path(path: str | pathlib.Path) -> pathlib.Path:
-    """The path as one of pathlib, or an error that names what it is instead."""
+    """The path as one of pathlib, or an error with its value."""
     if not isinstance(path, str | os.PathLike):
         raise TypeError(f"a path must be a str or a Path; got {path!r:.60}")
     if not str(path):
@@ -52,7 +52,7 @@ def as_path(path: str | pathlib.Path) -> pathlib.Path:
 
 
 def write_whole(path: str | pathlib.Path, content: bytes) -> None:
-    """Write a file so that it appears whole or not at all."""
+    """Write a file completely or not at all."""
     if not as_path(path).name:
         raise ValueError(f"the path of a file must end with its name; got {str(path)!r}")
     with draft(as_path(path)) as beside:
@@ -61,9 +61,9 @@ def write_whole(path: str | pathlib.Path, content: bytes) -> None:
 
 @contextlib.contextmanager
 def occupied(directory: str | pathlib.Path) -> Iterator[None]:
-    """Make a directory and keep other processes out of it, until the block or the process ends, in whatever way.
+    """Make a directory and lock it against other processes until the block or the process ends.
 
-    Where the system has no such locks (Windows, some network disks) nobody is kept out.
+    Systems without such locks (Windows, some network disks) leave it unlocked.
     """
     as_path(directory).mkdir(parents=True, exist_ok=True)
     with (as_path(directory) / ".lock").open("w") as file:

@@ -1,4 +1,4 @@
-"""Ctrl-C: put off while something must not be broken off, and as the orderly end of a command."""
+"""Ctrl-C: deferred while something must not be interrupted, and as the orderly end of a command."""
 
 import contextlib
 import os
@@ -32,7 +32,7 @@ def deferred() -> Iterator[None]:
 
 
 def _handler() -> Callable[..., None] | None:
-    """What Ctrl-C calls; None if it is ignored, or if it is not this thread's affair."""
+    """What Ctrl-C calls; None if it is ignored, or if this is not the main thread."""
     handler = signal.getsignal(signal.SIGINT)
     is_ours = threading.current_thread() is threading.main_thread()
     return handler if is_ours and callable(handler) else None
@@ -41,12 +41,12 @@ def _handler() -> Callable[..., None] | None:
 class CtrlC:
     """Ctrl-C in a command: one line on standard error, exit code 130, no half-written file.
 
-    A process of its own ends on the spot, as if it were killed, which training and files stand. An exception could
-    come up anywhere: in a destructor, which loses it, or in a library that makes another one of it.
+    A separate process ends at once, as if it were killed; training and files are made for that. An exception could be
+    raised anywhere: in a destructor, which loses it, or in a library that replaces it.
 
     Attributes:
-      output: the file that the command is to write. When it is there, Ctrl-C comes too late and is ignored.
-      checkpoint: from where the same command goes on, if that is there.
+      output: the file that the command writes. Once it is written, Ctrl-C is ignored.
+      checkpoint: from where the same command resumes, if it exists.
     """
 
     def __init__(self) -> None:
@@ -62,7 +62,7 @@ class CtrlC:
             signal.signal(signal.SIGINT, self._handle)
 
     def last_words(self) -> str:
-        """What to tell the user after a KeyboardInterrupt; a process of its own ends here."""
+        """The message after a KeyboardInterrupt; a separate process ends here."""
         if self._in_charge:
             self._leave()
         return self._message()
@@ -85,7 +85,7 @@ class CtrlC:
 
     def _message(self) -> str:
         if self.checkpoint and self.checkpoint.exists():
-            return f"interrupted; the same command goes on from {self.checkpoint}"
+            return f"interrupted; the same command resumes from {self.checkpoint}"
         return "interrupted"
 
 

@@ -1,4 +1,4 @@
-"""Model files, and checkpoints of training: killed at any moment, it goes on exactly where it was."""
+"""Model files: a JSON document and arrays in one file, with a checksum and without pickle."""
 
 import hashlib
 import json
@@ -12,22 +12,15 @@ from mder_jax._files import as_path, write_whole
 __all__ = ["ModelFileError", "load", "save"]
 
 
-# A model file is one of safetensors: an eight-byte length, that many bytes of JSON, the arrays. In the JSON under this
-# name, again as JSON, stands the document.
+# A model file is one of safetensors: an eight-byte length, that many bytes of JSON, the arrays. The document is in the
+# JSON under this name, again as JSON.
 DOCUMENT = "mder_jax"
-
-
 FORMAT = 1
-
-
-HEADER_BYTES = 1 << 24
-
-
-MODEL_BYTES = 1 << 31
+HEADER_BYTES, MODEL_BYTES = 1 << 24, 1 << 31
 
 
 class ModelFileError(ValueError):
-    """A file that is no model file, or not whole, or not as it was written.
+    """A file that is not a model file, or incomplete, or changed since it was written.
 
     Example:
       >>> import tempfile
@@ -43,7 +36,7 @@ class ModelFileError(ValueError):
 
 
 def save(path: str | pathlib.Path, document: dict[str, Any], arrays: dict[str, np.ndarray]) -> None:
-    """Write a document (anything JSON can hold) and arrays as one file, whole or not at all; nothing is pickled.
+    """Write a document (anything JSON can hold) and arrays as one file, completely or not at all; nothing is pickled.
 
     Example:
       >>> import tempfile
@@ -67,9 +60,9 @@ def save(path: str | pathlib.Path, document: dict[str, Any], arrays: dict[str, n
     content = as_safetensors(arrays, {DOCUMENT: json.dumps(head)})
     header = int.from_bytes(content[:8], "little")
     if header > HEADER_BYTES:
-        raise ValueError(f"the document takes {header:,} bytes; of more than {HEADER_BYTES:,} `load` reads none")
+        raise ValueError(f"the document has {header:,} bytes; `load` reads at most {HEADER_BYTES:,}")
     if len(content) > MODEL_BYTES:
-        raise ValueError(f"the file would have {len(content):,} bytes; of more than {MODEL_BYTES:,} `load` reads none")
+        raise ValueError(f"the file would have {len(content):,} bytes; `load` reads at most {MODEL_BYTES:,}")
     write_whole(path, content)
 
 
@@ -95,17 +88,13 @@ def load(path: str | pathlib.Path) -> tuple[dict[str, Any], dict[str, np.ndarray
         raise ModelFileError(f"{path} is damaged or cut short: {error}") from None
     if _digest(head["document"], arrays) != head["sha256"]:
         raise ModelFileError(f"{path} has been changed since it was written: its checksum is wrong")
-    return _document(path, head), arrays
-
-
-def _document(path: pathlib.Path, head: dict[str, Any]) -> dict[str, Any]:
     try:
         document = json.loads(head["document"])
     except (ValueError, RecursionError) as error:
         raise ModelFileError(f"{path} is damaged: {error}") from None
     if not isinstance(document, dict):
         raise ModelFileError(f"{path} is not a model file of mder_jax: its document is a {type(document).__name__}")
-    return document
+    return document, arrays
 
 
 def _read_head(path: pathlib.Path) -> dict[str, Any]:
@@ -124,10 +113,8 @@ def _read_head(path: pathlib.Path) -> dict[str, Any]:
     if not isinstance(form, int) or not isinstance(text, str) or not isinstance(digest, str):
         raise ModelFileError(f"{path} is not a model file of mder_jax")
     if form > FORMAT:
-        raise ModelFileError(
-            f"{path} was written by a newer mder_jax (format {form}, this one reads up to {FORMAT}): "
-            "pip install --upgrade mder-jax"
-        )
+        newer = f"{path} was written by a newer mder_jax (format {form}, this one reads up to {FORMAT})"
+        raise ModelFileError(f"{newer}: pip install --upgrade mder-jax")
     if size > MODEL_BYTES:
         raise ModelFileError(f"{path} has {size} bytes; model files of more than {MODEL_BYTES} are not read")
     return head

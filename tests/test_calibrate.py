@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 
 from mder_jax import MDERRegressor
+from mder_jax.ensemble.forward import Forward
 from mder_jax.estimator import trained_rows
 
 SMALL = {"hidden_layer_sizes": (8,), "members": 3, "max_iter": 15, "random_state": 0}
@@ -70,6 +71,13 @@ def test_separate_factors_do_not_fail_because_of_the_check(model):
         assert len(model.calibration_.checks) == 2 and len(model.calibration_.joint_scores) == 30
 
 
+def test_the_networks_run_once(model, monkeypatch):
+    rows, call = [], Forward.__call__
+    monkeypatch.setattr(Forward, "__call__", lambda self, X, *rest: rows.append(len(X)) or call(self, X, *rest))
+    model.calibrate(*table(60, seed=1))
+    assert rows == [60] and len(model.calibration_.checks) == 2
+
+
 def test_wrong_methods_are_still_refused(model):
     with pytest.raises(ValueError, match="method must be 'likelihood', 'pull' or 'posterior'"):
         model.calibrate(*table(3, seed=1), method="guess")
@@ -91,6 +99,8 @@ def test_rows_of_the_fit_are_refused_and_some_of_them_are_said(model, tmp_path):
     with pytest.warns(UserWarning, match="20 of these 100 rows are rows of the fit, so the coverage is not checked"):
         model.calibrate(np.vstack([new_X, X[:20]]), np.vstack([new_Y, Y[:20]]))
     assert not model.calibration_.checks and "rows of the fit" in str(model.calibration_)
+    model.save(tmp_path / "model.mder")
+    assert str(MDERRegressor.load(tmp_path / "model.mder").calibration_).endswith("not checked, see the note")
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         model.calibrate(new_X, new_Y)

@@ -332,7 +332,7 @@ def recorder(monkeypatch):
     ("error", "code", "message"),
     [
         (ValueError("no maximum"), 1, r"no maximum; the trained model is in .*m\.mder, not calibrated$"),
-        (KeyboardInterrupt(), 130, r"interrupted; the same command goes on from .*m\.mder\.checkpoint$"),
+        (KeyboardInterrupt(), 130, r"interrupted; the same command resumes from .*m\.mder\.checkpoint$"),
         (OSError("no disk"), 1, "no disk$"),
     ],
 )
@@ -609,7 +609,7 @@ def interrupt(self, X, Y, checkpoint, target_names=None):
 def test_an_interruption_keeps_the_checkpoint(trained, run, tmp_path, monkeypatch):
     monkeypatch.setattr("mder_jax.estimator.MDERRegressor.fit", interrupt)
     arguments = [trained / "train.csv", "--targets", "a,b", "--exclude", "id", "--out", tmp_path / "m.mder"]
-    check(run("train", *arguments), 130, r"interrupted; the same command goes on from .*m\.mder\.checkpoint")
+    check(run("train", *arguments), 130, r"interrupted; the same command resumes from .*m\.mder\.checkpoint")
     assert names(tmp_path) == ["m.mder.checkpoint"]
 
 

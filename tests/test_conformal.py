@@ -13,6 +13,7 @@ import mder_jax as mder
 from mder_jax import MDERRegressor, calibration
 from mder_jax.calibration import conformal_radius, rows_needed
 from mder_jax.estimator import _calibration
+from mder_jax.estimator._calibrating import row_scores
 from tests.support.cases import long
 
 CALIBRATIONS, ROWS, NEW = 500, 29, 20
@@ -67,14 +68,15 @@ def test_coverage_is_never_below_nominal(draw):
     """Over 500 calibrations, by the functions that `calibrate`, `predict_interval` and `contains` are made of."""
     model = trained(draw)
     X, Y = draw(np.random.default_rng(1), CALIBRATIONS * (ROWS + NEW))
-    joint, single = map(in_calibrations, _calibration.row_scores(model.predictor_, X, Y))
+    joint, single = map(in_calibrations, row_scores(model.predictor_.rows(X), Y))
     new_X, new_Y = (in_calibrations(values)[1].reshape(-1, values.shape[1]) for values in (X, Y))
+    new = model.predictor_.rows(new_X, keep=True)
     for coverage in (0.5, 0.8, 0.9):
         radius = np.stack([calibration.radius_from(scores, coverage) for scores in single[0]])
-        lower, upper = model._conformal_interval(new_X, np.repeat(radius, NEW, axis=0))
+        lower, upper = new.within(np.repeat(radius, NEW, axis=0), joint=False)
         inside = np.where(np.isnan(new_Y), np.nan, (lower <= new_Y) & (new_Y <= upper))
         radius = np.array([calibration.radius_from(scores, coverage) for scores in joint[0]])
-        region = model.predictor_.region(new_X, coverage, np.repeat(radius, NEW))
+        region = new.within(np.repeat(radius, NEW), joint=True)
         complete = ~np.isnan(new_Y).any(axis=1)
         held = np.full(len(new_X), np.nan)
         held[complete] = type(region)(*(part[complete] for part in region)).contains(new_Y[complete])

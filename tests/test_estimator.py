@@ -136,7 +136,7 @@ def test_intervals_and_regions_hold_what_they_say(model):
     held = np.stack([region.contains(draws[..., k]) for k in range(200)])
     assert abs(held.mean() - 0.8) < 0.02  # the radius itself is a quantile of 2000 draws
     np.testing.assert_allclose(region.scale_tril @ region.scale_tril.swapaxes(1, 2), model.predict_uncertainty(X).total)
-    with pytest.raises(ValueError, match=r"missing target in 1 of 50 rows, first in row 3; ask about complete rows"):
+    with pytest.raises(ValueError, match=r"missing target in 1 of 50 rows, first in row 3; give complete rows"):
         region.contains(np.where(np.arange(50)[:, None] == 3, np.nan, region.centre))
     disc = np.exp(Region(np.zeros((1, 2)), np.eye(2)[None], np.ones(1)).log_volume())
     np.testing.assert_allclose(disc, np.pi)
@@ -209,7 +209,7 @@ def test_text_columns_are_named():
         ({"activation": "cube"}, "activation must be one of relu, tanh, gelu, silu; got 'cube'"),
         ({"hidden_layer_sizes": (8, 0)}, "hidden_layer_sizes must be integers above 0"),
         ({"batch_size": "all"}, "batch_size must be 'auto' or"),
-        ({"validation_fraction": 1.0}, "validation_fraction must be a share"),
+        ({"validation_fraction": 1.0}, "validation_fraction must be a fraction"),
         ({"nu_max": 1.0}, "nu_max"),
         ({"learning_rate_init": float("nan")}, "learning_rate_init must be"),
         ({"alpha": "much"}, "alpha must be"),
@@ -340,7 +340,7 @@ def test_conformal_coverage_that_the_rows_cannot_give_says_so(data):
     model = MDERRegressor(**SMALL | {"max_iter": 3}).fit(*data).calibrate(*table(rows=15, seed=5))
     with pytest.warns(UserWarning, match="needs 99 calibration rows; 15 are there: the model's own"):
         assert np.isfinite(model.predict_interval(data[0], 0.99).lower).all()
-    assert str(model.calibration_).endswith("not checked, which takes 40 rows")
+    assert str(model.calibration_).endswith("not checked, which needs 40 rows")
 
 
 @pytest.mark.slow

@@ -52,7 +52,7 @@ def names(folder):
     return sorted(path.name for path in folder.iterdir())
 
 
-GOES_ON = "mder: interrupted; the same command goes on from m.mder.checkpoint\n"
+GOES_ON = "mder: interrupted; the same command resumes from m.mder.checkpoint\n"
 MOMENTS_OF_TRAINING = [
     (["mder_jax.cli._tables:open_table", 0, 1], "mder: interrupted\n"),
     (["mder_jax.ensemble._layout:Layout.compile", 0, "garbage"], GOES_ON),

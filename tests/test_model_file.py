@@ -292,10 +292,10 @@ def test_saving_again_keeps_what_the_file_held_besides(model, tmp_path):
 
 
 def test_what_could_not_be_read_again_is_not_written(model, tmp_path, monkeypatch):
-    with pytest.raises(ValueError, match=r"the document takes 1\d,\d{3},\d{3} bytes; of more than 16,777,216"):
+    with pytest.raises(ValueError, match=r"the document has 1\d,\d{3},\d{3} bytes; `load` reads at most 16,777,216"):
         model.save(tmp_path / "model.mder", extra={"note": "x" * 17_000_000})
     monkeypatch.setattr(persistence, "MODEL_BYTES", 1000)
-    with pytest.raises(ValueError, match=r"the file would have .* bytes; of more than 1,000 `load` reads none"):
+    with pytest.raises(ValueError, match=r"the file would have .* bytes; `load` reads at most 1,000"):
         model.save(tmp_path / "model.mder")
     assert not os.listdir(tmp_path)
 
@@ -310,7 +310,7 @@ def test_the_rows_of_the_fit_are_remembered_and_checked(model, tmp_path):
     assert MDERRegressor.load(older).trained_rows_ is None
     for wrong in ({"rows": 0}, {"whole": 2.0}, {"rows": "x"}):
         broken = resealed(model, tmp_path, lambda document, wrong=wrong: document["trained_rows"].update(wrong))
-        with pytest.raises(ModelFileError, match="rows of the fit does not fit together"):
+        with pytest.raises(ModelFileError, match="trained rows are inconsistent"):
             MDERRegressor.load(broken)
 
 

@@ -1,31 +1,25 @@
-"""The ledger of claims, and one self-contained page with figures, claims and settings of all saved studies."""
+"""The ledger of claims, and one self-contained report with figures, claims and settings of all saved studies."""
 
-import base64
-import html
 import json
 import pathlib
 from collections import Counter
 from collections.abc import Iterable
+from html import escape
 from typing import Any
 
 from experiments.harness import storage
 from experiments.harness.claims import FAILS, HOLDS, IN_PART, OPEN
+from mder_jax.cli.html import document, element, figure, table
 
 COLUMNS = {"where": "Where", "claim": "Claim", "statistic": "Tested by", "paper": "Paper", "ours": "Here"}
 CLASSES = {HOLDS: "holds", IN_PART: "part", FAILS: "fails", OPEN: "open"}
 PLURAL = {HOLDS: "hold", IN_PART: "hold in part", FAILS: "do not hold", OPEN: "cannot be decided"}
+TITLE = "Multivariate Deep Evidential Regression, reproduced"
 STYLE = """
-:root { color-scheme: light dark; --line: #8884; --soft: #8881; }
-body { font: 16px/1.5 system-ui, sans-serif; max-width: 70rem; margin: 0 auto; padding: 1rem; }
-h1, h2 { line-height: 1.2; } h2 { margin-top: 3rem; border-top: 1px solid var(--line); padding-top: 1rem; }
-nav a, .more { display: inline-block; margin: 0 1rem .3rem 0; } .more { font-size: .9rem; }
+.more { display: inline-block; margin: 0 1rem .3rem 0; font-size: .9rem; } table, img { width: 100%; }
 figure { display: inline-block; vertical-align: top; max-width: 100%; margin: 1rem 2rem 1rem 0; }
-figcaption { font-size: .9rem; opacity: .85; }
-img { width: 100%; height: auto; background: #fff; border-radius: 4px; }
 pre { overflow-x: auto; background: var(--soft); padding: .7rem; font-size: .8rem; border-radius: 4px; }
 details { margin: .5rem 0; } summary { cursor: pointer; } summary .verdict { margin-left: .7rem; font-weight: 400; }
-table { border-collapse: collapse; width: 100%; font-size: .9rem; }
-th, td { text-align: left; vertical-align: top; padding: .35rem .5rem; border-bottom: 1px solid var(--line); }
 .verdict { white-space: nowrap; font-weight: 600; }
 .verdict::before { content: "●"; margin-right: .35rem; }
 .holds::before { color: #009E73; } .part::before { color: #E69F00; }
@@ -68,7 +62,7 @@ def counted(claims: list[dict[str, str]]) -> str:
 
 
 def markdown(claims: list[dict[str, str]]) -> str:
-    """The ledger as a page with one table."""
+    """The ledger as Markdown with one table."""
     titles = ["Id", *COLUMNS.values(), "Verdict"]
     lines = [titles, ["---"] * len(titles)]
     lines += [[f"`{claim['id']}`", *(claim[key] for key in COLUMNS), f"**{claim['verdict']}**"] for claim in claims]
@@ -77,25 +71,17 @@ def markdown(claims: list[dict[str, str]]) -> str:
 
 
 def page(folder: pathlib.Path, parts: dict[str, dict[str, Any]], misprints: list[tuple[str, str, str]]) -> str:
-    """All of it as one HTML file without any link to the outside: figures by study, then the ledger, then misprints."""
-    links = "".join(f'<a href="#{name}">{name}</a>' for name in parts)
-    sections = "".join(_section(folder, name, part) for name, part in parts.items())
-    rows = [[html.escape(cell) for cell in row] for row in misprints]
-    return f"""<!DOCTYPE html>
-<html lang="en"><head><meta charset="utf-8"><meta name="viewport" content="width=device-width, initial-scale=1">
-<link rel="icon" href="data:,"><title>Multivariate Deep Evidential Regression, reproduced</title><style>{STYLE}</style>
-</head><body>
-<h1>Multivariate Deep Evidential Regression, reproduced</h1>
-<p>The figures and claims of Meinert &amp; Lavin, <i>Multivariate Deep Evidential Regression</i> (arXiv:2104.06135),
-made by <code>python -m experiments</code>. {counted(_claims(parts))}.</p>
-<nav>{links}<a href="#ledger">ledger</a><a href="#misprints">misprints</a></nav>
-{sections}
-<h2 id="ledger">The ledger of claims</h2>
-{_failures(parts)}{"".join(_ledger(name, part["claims"]) for name, part in parts.items())}
-<h2 id="misprints">Misprints found on the way</h2>
-{_table(["Where", "Printed", "Meant"], rows)}
-</body></html>
-"""
+    """All of it as one HTML file without external links: figures by study, then the ledger, then misprints."""
+    introduction = f"""<p>The figures and claims of Meinert &amp; Lavin, <i>Multivariate Deep Evidential Regression</i>
+(arXiv:2104.06135), made by <code>python -m experiments</code>. {counted(_claims(parts))}.</p>"""
+    ledger = _failures(parts) + "".join(_ledger(name, part["claims"]) for name, part in parts.items())
+    rows = [[escape(cell) for cell in row] for row in misprints]
+    sections = [
+        *((name, name, _study(folder, name, part)) for name, part in parts.items()),
+        ("ledger", "The ledger of claims", ledger),
+        ("misprints", "Misprints found on the way", _table(["Where", "Printed", "Meant"], rows)),
+    ]
+    return document(TITLE, introduction, sections, STYLE)
 
 
 def _claims(parts: dict[str, dict[str, Any]]) -> list[dict[str, str]]:
@@ -109,33 +95,28 @@ def _counts(claims: list[dict[str, str]]) -> dict[str, str]:
     return {one: f"{counts[one]} {one if counts[one] == 1 else many}" for one, many in PLURAL.items() if counts[one]}
 
 
-def _section(folder: pathlib.Path, name: str, part: dict[str, Any]) -> str:
+def _study(folder: pathlib.Path, name: str, part: dict[str, Any]) -> str:
     settings = json.dumps({key: part[key] for key in ("config", "versions", "date", "seconds")}, indent=1)
     figures = "".join(_figure(folder / f"{name}_{label}.png", text) for label, text in part["captions"].items())
     claims = f'<a class="more" href="#{name}-claims">{counted(part["claims"])}</a>' if part["claims"] else ""
-    return f"""<h2 id="{name}">{name}</h2>
-<p>{html.escape(part["what"])}</p>
+    return f"""<p>{escape(part["what"])}</p>
 {figures}
-<pre>{html.escape(part["report"])}</pre>
-{claims}<details><summary>Settings, versions, time</summary><pre>{html.escape(settings)}</pre></details>
-"""
+<pre>{escape(part["report"])}</pre>
+{claims}<details><summary>Settings, versions, time</summary><pre>{escape(settings)}</pre></details>"""
 
 
 def _figure(path: pathlib.Path, caption: str) -> str:
-    """The figure inside the page, or nothing if it was not drawn."""
+    """The figure, or nothing if it was not drawn."""
     if not path.exists():
         return ""
-    png, text = path.read_bytes(), html.escape(caption)
+    png = path.read_bytes()
     width = int.from_bytes(png[16:20]) // 2  # sharp on screens with two pixels for each of CSS
-    image = f'<img alt="{text}" src="data:image/png;base64,{base64.b64encode(png).decode()}">'
-    return f'<figure style="width: {width}px">{image}<figcaption>{text}</figcaption></figure>\n'
+    return figure(png, caption, f"width: {width}px")
 
 
 def _failures(parts: dict[str, dict[str, Any]]) -> str:
     rows = [claim for claim in _claims(parts) if claim["verdict"] == FAILS]
-    items = "".join(
-        f'<li><a href="#{row["id"]}">{row["study"]}</a>: {html.escape(row["claim"])}</li>\n' for row in rows
-    )
+    items = "".join(f'<li><a href="#{row["id"]}">{row["study"]}</a>: {escape(row["claim"])}</li>\n' for row in rows)
     return f'<p class="verdict fails">Claims that do not hold</p>\n<ul>\n{items}</ul>\n' if rows else ""
 
 
@@ -152,20 +133,16 @@ def _ledger(name: str, claims: list[dict[str, str]]) -> str:
 
 
 def _cell(claim: dict[str, str], key: str) -> str:
-    """A part of a claim; the text of the claim is where links to its id lead."""
-    text = html.escape(claim[key])
-    return f'<span id="{claim["id"]}">{text}</span>' if key == "claim" else text
+    """A part of a claim; links to the id of the claim lead to its text."""
+    text = escape(claim[key])
+    return element("span", text, id=claim["id"]) if key == "claim" else text
 
 
 def _verdict(verdict: str, text: str) -> str:
-    return f'<span class="verdict {CLASSES[verdict]}">{text}</span>'
+    return element("span", text, class_=f"verdict {CLASSES[verdict]}")
 
 
 def _table(titles: list[str], rows: list[list[str]]) -> str:
-    """A table of cells in HTML, which have their titles beside them where the page is narrow."""
-    head = "".join(f"<th>{title}</th>" for title in titles)
-    body = ""
-    for row in rows:
-        cells = (f'<td data-name="{title}">{cell}</td>' for title, cell in zip(titles, row, strict=True))
-        body += f"<tr>{''.join(cells)}</tr>\n"
-    return f"<table><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table>"
+    """A table of cells in HTML, which have their titles beside them where the window is narrow."""
+    body = [[element("td", cell, data_name=title) for title, cell in zip(titles, row, strict=True)] for row in rows]
+    return table([[element("th", title) for title in titles]], body)

@@ -1,8 +1,8 @@
 """The command `mder`: train, predict, evaluate, info.
 
-Exit codes: 0 it worked, 1 something is wrong with a file or its data, 2 with the command line, 130 Ctrl-C. Results go
-to standard output, all else to standard error. What takes time to import is imported when Ctrl-C is taken care of, and
-the module that does the work when the command line has been read: ``--help`` is quick.
+Exit codes: 0 success, 1 something is wrong with a file or its data, 2 with the command line, 130 Ctrl-C. Results go to
+standard output, everything else to standard error. Slow imports come after Ctrl-C is handled, and the module of a
+command after the command line is parsed: ``--help`` is quick.
 """
 
 import contextlib
@@ -22,10 +22,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
     """Run the command and return its exit code.
 
     Args:
-      arguments: None for those of the process, which is then taken to be the command's: Ctrl-C ends it.
+      arguments: None for those of the process, which Ctrl-C then ends.
 
     Example:
-      >>> main(["info", "nowhere.mder"])  # and says on standard error that there is no such file
+      >>> main(["info", "nowhere.mder"])  # and prints on standard error that there is no such file
       1
     """
     ctrl_c = _interrupts.CtrlC()
@@ -50,17 +50,17 @@ def _answer(arguments: Sequence[str] | None, ctrl_c: _interrupts.CtrlC) -> int:
         except KeyboardInterrupt:
             return _failed(ctrl_c.last_words(), 130)
         except ModuleNotFoundError as error:
-            return _failed(f"{error}; try: pip install {error.name}", 1)
-        except BrokenPipeError:  # whoever read our output has seen enough
+            return _failed(f"{error}; try: pip install {error.name}")
+        except BrokenPipeError:  # the reader of our output has closed it
             os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
             return 1
         except (ValueError, OSError) as error:
-            return _failed(str(error), 1)
+            return _failed(str(error))
 
 
 @contextlib.contextmanager
 def _short_messages() -> Iterator[None]:
-    """A warning takes one line; what libraries log is shown only if it is an error."""
+    """A warning is one line; of what libraries log only errors are shown."""
     import logging
 
     with warnings.catch_warnings():
@@ -86,7 +86,7 @@ def _run(options: Any) -> int:
     return 0
 
 
-def _failed(message: str, code: int) -> int:
+def _failed(message: str, code: int = 1) -> int:
     _say(message)
     return code
 

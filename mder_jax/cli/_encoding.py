@@ -1,7 +1,7 @@
 """How the columns of a table become numbers.
 
-Numbers and booleans are used as they are, text is one-hot encoded. What `_learning.learn` found in the training table
-is an `Encoding`. It is stored in the model file as JSON, and `encode` reads every later table with it.
+Numbers and booleans are used as they are, text is one-hot encoded. `_learning.learn` finds the `Encoding` of a training
+table. It is stored in the model file as JSON, and `encode` reads every later table with it.
 """
 
 import itertools
@@ -21,13 +21,7 @@ REMEDY = "exclude the column or turn it into numbers"
 
 
 class Column(NamedTuple):
-    """How one column becomes numbers.
-
-    Args:
-      name: in the table.
-      kind: "number", "boolean" or "category".
-      categories: the known texts, sorted; each becomes a column of 0 and 1.
-    """
+    """A "number", "boolean" or "category"; each of the sorted categories becomes a column of 0 and 1."""
 
     name: str
     kind: str
@@ -40,12 +34,7 @@ class Column(NamedTuple):
 
 
 class Encoding(NamedTuple):
-    """The columns a model reads, in its order.
-
-    Args:
-      features: become X.
-      targets: become Y; numbers or booleans.
-    """
+    """The columns a model reads, in its order: features become X, targets, which are numbers or booleans, Y."""
 
     features: tuple[Column, ...]
     targets: tuple[Column, ...]
@@ -110,13 +99,7 @@ def is_text(kind: pa.DataType) -> bool:
 
 
 def text_of(table: Table, values: pa.Array, categories: Sequence[str] = ()) -> pa.Array:
-    """Cells as text without surrounding whitespace; null where they are missing.
-
-    Args:
-      table: source of the cells.
-      values: cells of a column.
-      categories: texts that are values here, even if they mark missing values in a CSV file, such as NA.
-    """
+    """Cells as text without surrounding whitespace; null where they are missing and not one of the categories."""
     text = pc.utf8_trim_whitespace(pc.cast(values, pa.string()))
     missing = [word for word in table.missing if word not in categories]
     return pc.if_else(pc.is_in(text, pa.array(missing, pa.string())), None, text)
@@ -154,14 +137,7 @@ def to_numpy(values: pa.Array) -> np.ndarray:
 
 
 class _Cells(NamedTuple):
-    """A column of one block. Errors name the file, the line, the column and the value.
-
-    Args:
-      table: source of the cells.
-      column: how to read them.
-      values: as they are in the table, (rows,).
-      first_row: index of the first of them.
-    """
+    """A column of one block, from the row with index `first_row`. Errors name file, line, column and value."""
 
     table: Table
     column: Column
@@ -229,13 +205,7 @@ class _Cells(NamedTuple):
 
 
 class Block(NamedTuple):
-    """Consecutive rows of a table.
-
-    Args:
-      cells: as they are in the table.
-      X: features, (rows, d), all finite.
-      Y: targets, (rows, n) float64, NaN where a value is missing.
-    """
+    """Consecutive rows: cells as in the table, features X (rows, d), and targets Y (rows, n), NaN where missing."""
 
     cells: pa.RecordBatch
     X: np.ndarray
@@ -243,13 +213,7 @@ class Block(NamedTuple):
 
 
 def encode(table: Table, encoding: Encoding, keep: Sequence[str] = ()) -> Iterator[Block]:
-    """The rows of a table in blocks; raise at the first cell that cannot be encoded.
-
-    Args:
-      table: to read.
-      encoding: how.
-      keep: further columns of `cells`.
-    """
+    """The rows of a table in blocks, with the columns `keep` too; raise at the first cell that cannot be encoded."""
     names, row = [*encoding.feature_names, *encoding.target_names], 0
     for cells in table.blocks([*names, *(name for name in keep if name not in names)]):
         X = encoding.one_hot([_Cells(table, c, cells[c.name], row).feature() for c in encoding.features])
@@ -259,14 +223,7 @@ def encode(table: Table, encoding: Encoding, keep: Sequence[str] = ()) -> Iterat
 
 
 class Sample(NamedTuple):
-    """Rows of a table as numbers.
-
-    Args:
-      X: features, (N, d).
-      Y: targets, (N, n) float64, NaN where a value is missing.
-      row_index: of each row in the table, from 0, (N,).
-      total: rows of the table.
-    """
+    """Rows of a table: features X (N, d), targets Y (N, n), NaN where missing, indices (N,), and rows of the table."""
 
     X: np.ndarray
     Y: np.ndarray
@@ -277,14 +234,7 @@ class Sample(NamedTuple):
 def sample(table: Table, encoding: Encoding, size: int, seed: int = 0, with_target: bool = False) -> Sample:
     """The rows of a table in their order, or `size` of them drawn at random if there are more.
 
-    The table is read once, and only the sample is kept in memory.
-
-    Args:
-      table: to read.
-      encoding: how.
-      size: largest number of rows to return.
-      seed: of the draw.
-      with_target: only rows in which at least one target has a value.
+    With `with_target` only rows in which a target has a value. Only the sample is kept in memory.
     """
     rng = np.random.default_rng(seed)
     X, Y = np.empty((size, encoding.width)), np.empty((size, len(encoding.targets)))

@@ -29,7 +29,6 @@ def evaluate(options: argparse.Namespace) -> Result:
     import jax
 
     from mder_jax import metrics
-    from mder_jax.metrics import scores
 
     prediction = model.predict_all(data.X)
     interval = prediction.interval(options.coverage)
@@ -37,7 +36,7 @@ def evaluate(options: argparse.Namespace) -> Result:
     with jax.enable_x64(True):  # in original units: 2020.5 ± 0.001 has no digits left in float32
         distribution = prediction.distribution()
         report = metrics.report(data.Y, distribution, options.coverage, encoding.target_names)
-        inside = scores.coverage(data.Y, interval)
+        inside = metrics.scores.coverage(data.Y, interval)
         if options.report:
             from mder_jax.cli import _report_page
 
@@ -69,8 +68,6 @@ def evaluate(options: argparse.Namespace) -> Result:
 def _warn_of_trained_rows(model: Any, data: Sample) -> None:
     from mder_jax.estimator import trained_rows
 
-    if model.trained_rows_ is None:
-        return
     found, fraction = trained_rows.found_among(model.trained_rows_, data.X, data.Y)
     if fraction >= trained_rows.NOTICED:
         these = f"{found:,} of {len(data.X):,} rows are rows that the model was trained on"

@@ -1,4 +1,4 @@
-"""`mder info`: what a model file says of itself."""
+"""`mder info`: a summary of a model file."""
 
 import argparse
 import pathlib
@@ -11,7 +11,7 @@ from mder_jax.cli._tables import listed, quoted
 
 
 def info(options: argparse.Namespace) -> Result:
-    """What a model file says of itself."""
+    """A summary of a model file."""
     from mder_jax import persistence
     from mder_jax.estimator import model_file
 
@@ -21,7 +21,7 @@ def info(options: argparse.Namespace) -> Result:
 
 
 def _outline(path: pathlib.Path, model: Any, about: dict[str, Any]) -> Iterator[str]:
-    """What one would ask first; the rest is in the JSON."""
+    """The lines of the summary; the JSON holds everything."""
     from mder_jax._checks import target_names
 
     design, usual = model.predictor_.design, type(model)().get_params()

@@ -10,30 +10,16 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from mder_jax.cli._encoding import (
-    LARGEST,
-    NUMBER,
-    REMEDY,
-    Column,
-    Encoding,
-    check_type,
-    encode,
-    is_text,
-    native_numbers,
-    parse,
-    parse_booleans,
-    parse_numbers,
-    text_of,
-    to_numpy,
-)
+from mder_jax.cli import _encoding
+from mder_jax.cli._encoding import REMEDY, Column, Encoding
 from mder_jax.cli._tables import Table, TableError, quoted
 
 DATE = re.compile(r"(\d{4}[-/.]\d{1,2}[-/.]\d{1,2}|\d{1,2}[-/.]\d{1,2}[-/.]\d{2,4})([T ].*)?|\d{1,2}:\d{2}(:\d{2}.*)?")
 MOST_CATEGORIES = 100
-FEW_NUMBERS = 30  # so many different ones may be names of categories if there are words besides: sizes, floors, years
-CODES = 10  # so many, also if hardly any cell is a word
-SLIPS = 0.1  # of the cells at most are text by mistake
-FEW_ROWS, MOST_ALONE = 20, 0.8  # so many rows may each have a text of their own, and such a share of more rows
+FEW_NUMBERS = 30  # different numbers that may be categories if there are words too: sizes, floors, years
+CODES = 10  # the same if hardly any cell is a word
+SLIPS = 0.1  # the largest fraction of cells that are text by mistake
+FEW_ROWS, MOST_ALONE = 20, 0.8  # rows that may all have different texts, and the largest such fraction of more rows
 
 # What a person reads as a number and `NUMBER` does not: 1,5  17,674.5  1.234,5  1_000  3.1 %  $5  0x1f  −2
 _GROUPED = r"\d{1,3}([,._'’ \x{a0}\x{2009}\x{202f}]\d{3})+([.,]\d+)?"
@@ -49,12 +35,7 @@ class _Cells:
 
     A text is a number, a number that only a person reads as one (`SPELLED`), a marker of a missing value (`MARKER`), or
     a word. Texts are kept as codes, positions in `counts`, while there are at most `MOST_CATEGORIES` distinct ones.
-    With more of them the column can only hold numbers, or is refused, so only numbers are kept and `counts` stays as
-    it is.
-
-    Args:
-      table: source of the cells.
-      kind: type of the column in the file.
+    With more of them the column can only hold numbers, or is refused: only numbers are kept.
     """
 
     def __init__(self, table: Table, kind: pa.DataType) -> None:
@@ -67,28 +48,28 @@ class _Cells:
 
     def add(self, values: pa.Array, first_row: int) -> None:
         """Add the cells of further rows."""
-        if not is_text(self.type):
-            self._numbers.append(native_numbers(values))
+        if not _encoding.is_text(self.type):
+            self._numbers.append(_encoding.native_numbers(values))
             return
-        text = text_of(self.table, values)
-        numbers = parse_numbers(text)
-        other = to_numpy(pc.and_(text.is_valid(), numbers.is_null()))
+        text = _encoding.text_of(self.table, values)
+        numbers = _encoding.parse_numbers(text)
+        other = _encoding.to_numpy(pc.and_(text.is_valid(), numbers.is_null()))
         self.texts += len(text) - text.null_count
         self.plain += len(text) - text.null_count - int(other.sum())
         if other.any():
             rest = text.filter(pa.array(other))
             self.spelled += _matches(rest, SPELLED)
             self.markers += _matches(rest, MARKER)
-            self.booleans += len(rest) - parse_booleans(rest).null_count
+            self.booleans += len(rest) - _encoding.parse_booleans(rest).null_count
             self.first_text = self.first_text or (first_row + int(other.argmax()), rest[0].as_py())
         if len(self.counts) <= MOST_CATEGORIES:
             self._add_codes(text)
         if len(self.counts) > MOST_CATEGORIES:
-            self._numbers.append(to_numpy(numbers))
+            self._numbers.append(_encoding.to_numpy(numbers))
 
     def _add_codes(self, text: pa.Array) -> None:
         encoded = text.dictionary_encode()
-        distinct, codes = encoded.dictionary.to_pylist(), to_numpy(encoded.indices.fill_null(-1))
+        distinct, codes = encoded.dictionary.to_pylist(), _encoding.to_numpy(encoded.indices.fill_null(-1))
         counts = np.bincount(codes[codes >= 0], minlength=len(distinct)).tolist()
         self.counts.update(dict(zip(distinct, counts, strict=True)))
         if len(self.counts) > MOST_CATEGORIES:
@@ -98,7 +79,7 @@ class _Cells:
         self._codes.append(np.array([*map(position.get, distinct), -1], np.int8)[codes])  # -1, the last: missing
 
     def _parsed(self, kind: str) -> np.ndarray:
-        numbers = to_numpy(parse(pa.array(self.counts, pa.string()), kind))
+        numbers = _encoding.to_numpy(_encoding.parse(pa.array(self.counts, pa.string()), kind))
         return np.append(numbers, np.nan)[np.concatenate([np.empty(0, np.int8), *self._codes])]
 
     def values(self, column: Column) -> np.ndarray:
@@ -121,7 +102,7 @@ class _Cells:
     @property
     def different_numbers(self) -> int:
         """Different texts that are numbers, however they are spelled."""
-        return _matches(pa.array(self.counts, pa.string()), f"{SPELLED}|{NUMBER}")
+        return _matches(pa.array(self.counts, pa.string()), f"{SPELLED}|{_encoding.NUMBER}")
 
     def many_numbers(self) -> bool:
         """Whether half of the cells or half of the different texts are numbers."""
@@ -130,10 +111,10 @@ class _Cells:
     def is_of_numbers(self) -> bool:
         """Whether a column with text in it was meant to hold numbers.
 
-        So it is if half of the cells, or of the different texts, are numbers, and besides there are no words but only
-        markers of missing values; or more than `FEW_NUMBERS` different numbers; or more than `CODES` of them and the
-        other texts are rare (`SLIPS`) and no two alike. Otherwise its texts are categories, of which some may be
-        numbers: "S", "M", "38", "40" or "1", "2", "3", "attic".
+        It was if half of the cells, or of the different texts, are numbers, and one of these holds: there are no words,
+        only markers of missing values; there are more than `FEW_NUMBERS` different numbers; there are more than `CODES`
+        and the other texts are rare (`SLIPS`) and all different. Otherwise the texts are categories, of which some may
+        be numbers: "S", "M", "38", "40" or "1", "2", "3", "attic".
         """
         many = self.different_numbers
         slips = many > CODES and self._others_are_slips()
@@ -142,7 +123,7 @@ class _Cells:
     def _others_are_slips(self) -> bool:
         others = self.texts - self.numbers
         alone = pa.array([text for text, count in self.counts.items() if count == 1], pa.string())
-        return others <= SLIPS * self.texts and len(alone) - _matches(alone, f"{SPELLED}|{NUMBER}") == others
+        return others <= SLIPS * self.texts and len(alone) - _matches(alone, f"{SPELLED}|{_encoding.NUMBER}") == others
 
     def is_of_names(self) -> bool:
         """Whether most rows have a text that no other row has, as identifiers, names and remarks do."""
@@ -151,18 +132,14 @@ class _Cells:
 
 
 def _matches(text: pa.Array, pattern: str) -> int:
-    """How many of some texts a pattern fits."""
+    """The number of texts that match a pattern."""
     return pc.sum(pc.match_substring_regex(text, pattern)).as_py() or 0
 
 
 class Learnt(NamedTuple):
-    """A training table.
+    """A training table with `total` rows, and of those with a target one array (N,) per feature and Y (N, n).
 
-    Args:
-      encoding: of its columns.
-      features: of its rows with a target, one array (N,) per feature: its numbers, or the indices of its categories.
-      Y: targets of these rows, (N, n), NaN where a value is missing.
-      total: rows of the table.
+    Features are numbers or indices of categories; a missing target is NaN.
     """
 
     encoding: Encoding
@@ -172,7 +149,7 @@ class Learnt(NamedTuple):
 
 
 def learn(table: Table, features: Sequence[str], targets: Sequence[str]) -> Learnt:
-    """Find out how these columns of a training table become numbers, and return those of the rows with a target."""
+    """Determine how these columns of a training table become numbers, and return those of the rows with a target."""
     columns: dict[str, _Cells] = {}
     total = 0
     for block in table.blocks([*features, *targets]):
@@ -186,25 +163,25 @@ def learn(table: Table, features: Sequence[str], targets: Sequence[str]) -> Lear
     )
     Y = np.stack([columns[column.name].values(column) for column in encoding.targets], axis=1)
     with_target = ~np.isnan(Y).all(axis=1)
-    X, valid = [], not (np.abs(Y) > LARGEST).any()
+    X, valid = [], not (np.abs(Y) > _encoding.LARGEST).any()
     for column in encoding.features:
         values = columns.pop(column.name).values(column)
-        valid = valid and bool((np.abs(values) <= LARGEST).all())
+        valid = valid and bool((np.abs(values) <= _encoding.LARGEST).all())
         X.append(values[with_target])
     if not valid:
-        for _ in encode(table, encoding):  # raises, with the line and the text of the first wrong cell
+        for _ in _encoding.encode(table, encoding):  # raises, with the line and the text of the first wrong cell
             pass
     return Learnt(encoding, X, Y[with_target], total)
 
 
 def _cells(table: Table, block: pa.RecordBatch, name: str) -> _Cells:
     kind = block.schema.field(name).type
-    check_type(table, name, kind)
+    _encoding.check_type(table, name, kind)
     return _Cells(table, kind)
 
 
 def _kind(cells: _Cells) -> str:
-    """What a column is: a dictionary has categories by its type, other text is judged by what it holds."""
+    """The kind of a column: a dictionary has categories by its type, other text by its content."""
     if pa.types.is_dictionary(cells.type):
         return "category"
     if pa.types.is_boolean(cells.type):

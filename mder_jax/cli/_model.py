@@ -1,4 +1,4 @@
-"""What the commands share: the estimator, loaded late, and models with the columns that they read."""
+"""What the commands share: the estimator, imported late, and models with the columns that they read."""
 
 import argparse
 import pathlib
@@ -7,12 +7,12 @@ from typing import Any
 
 from mder_jax.cli._encoding import Encoding
 
-MOST_ROWS = 100_000  # for scores and for calibration: a larger table is represented by so many, drawn at random
+MOST_ROWS = 100_000  # for scores and for calibration; of a larger table these are drawn at random
 Result = tuple[dict[str, Any], str]
 
 
 def regressor() -> Any:
-    """The class `MDERRegressor`, which takes seconds to import; compiled programs are then kept on disk."""
+    """The class `MDERRegressor`, which takes seconds to import; compiled programs are cached on disk."""
     from mder_jax import use_compilation_cache
 
     use_compilation_cache()
@@ -22,7 +22,7 @@ def regressor() -> Any:
 
 
 def shows_progress(options: argparse.Namespace) -> bool:
-    """Whether somebody is there to look at a bar."""
+    """Whether to show a progress bar: only to a terminal."""
     return not options.quiet and sys.stderr.isatty()
 
 

@@ -1,10 +1,10 @@
-"""The command line of `mder`: its commands, their options, and what these may be."""
+"""The command line of `mder`: its commands, their options and the allowed values."""
 
 import argparse
 import csv
 import math
 import pathlib
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from mder_jax._version import __version__
@@ -16,28 +16,28 @@ EPILOG = """examples:
   mder info model.mder
 
 A table is a file that ends in .csv (comma-separated, UTF-8, names in the first
-line) or .parquet. `mder train --help` and so on say more.
-Exit codes: 0 it worked, 1 a file or its data is wrong, 2 the command line is
+line) or .parquet. `mder train --help` etc. show all options.
+Exit codes: 0 success, 1 a file or its data is wrong, 2 the command line is
 wrong, 130 interrupted.
 """
 TRAIN = """Train a model on the rows of a table and write it to a file.
 
-Numbers and true/false are used as they are, text becomes categories. A cell
-that is empty has no value, in CSV also NA, NaN and null: a target may lack it,
-a feature may not. After Ctrl-C the same command goes on where it stopped.
+Numbers and true/false are used as they are, text becomes categories. An empty
+cell is a missing value, in CSV also NA, NaN and null: targets may be missing,
+features may not. After Ctrl-C the same command resumes where it stopped.
 """
 PREDICT = """Write a table of predictions, one row for each of TABLE.
 
 For each target a the columns a_mean, a_std, a_aleatoric_std, a_epistemic_std,
 a_lower and a_upper, for each pair of targets corr_a_b. a_std, the interval and
 the correlation are those of a new observation. Units are those of the training
-table. The model finds its features by name; other columns do not matter.
+table. The model finds its features by name and ignores other columns.
 """
 EVALUATE = """Print how well a model predicts the targets of a table.
 
-Take rows that it was not trained on.
+Use rows that it was not trained on.
 """
-INFO = "Print what a model file says of itself."
+INFO = "Print a summary of a model file."
 
 
 def read(arguments: Sequence[str] | None) -> argparse.Namespace:
@@ -54,7 +54,7 @@ def read(arguments: Sequence[str] | None) -> argparse.Namespace:
 
 def _parser() -> argparse.ArgumentParser:
     form = argparse.RawDescriptionHelpFormatter
-    about = "Multivariate deep evidential regression: predictions with covariances that say how far to trust them."
+    about = "Multivariate deep evidential regression: predictions of several targets, with their covariances."
     parser = argparse.ArgumentParser("mder", description=about, epilog=EPILOG, formatter_class=form, allow_abbrev=False)
     parser.add_argument("--version", action="version", version=f"mder {__version__}")
     commands = parser.add_subparsers(dest="command", required=True, metavar="train | predict | evaluate | info")
@@ -76,27 +76,25 @@ def _add_train(command: argparse.ArgumentParser) -> None:
     command.add_argument("table", metavar="TABLE", type=pathlib.Path, help="a .csv or .parquet file")
     command.add_argument("--targets", type=_names, required=True, metavar="a,b", help="columns to predict")
     chosen = command.add_mutually_exclusive_group()
-    chosen.add_argument("--features", type=_names, metavar="x,y", help="columns to predict from; otherwise all others")
+    chosen.add_argument("--features", type=_names, metavar="x,y", help="columns to predict from; default: all others")
     chosen.add_argument("--exclude", type=_names, default=[], metavar="z", help="columns to leave out")
     _add_output(command, "--out", "the model file")
-    command.add_argument("--members", type=_count, metavar="M", help="networks of the ensemble (10)")
+    command.add_argument("--members", type=_count, metavar="M", help="number of networks (10)")
     command.add_argument("--hidden", type=_widths, metavar="64,64", help="widths of the hidden layers (64,64)")
-    command.add_argument("--epochs", type=_count, metavar="E", help="passes over the data, at most (500)")
-    command.add_argument("--learning-rate", type=_positive, metavar="STEP", help="size of the largest steps (0.01)")
-    command.add_argument("--validation", type=_fraction, metavar="FRACTION", help="rows held out to stop in time (0.1)")
-    command.add_argument("--seed", type=_seed, default=0, metavar="S", help="of all that is random (0)")
+    command.add_argument("--epochs", type=_count, metavar="E", help="largest number of epochs (500)")
+    command.add_argument("--learning-rate", type=_positive, metavar="RATE", help="largest learning rate (0.01)")
+    command.add_argument(
+        "--validation", type=_fraction, metavar="FRACTION", help="of the rows, for early stopping (0.1)"
+    )
+    command.add_argument("--seed", type=_seed, default=0, metavar="S", help="seed of random numbers (0)")
     command.add_argument(
         "--calibrate",
         type=_fraction_or_table,
         metavar="FRACTION|TABLE",
-        help="rows to set the scale of covariances and intervals: so many of those with a target, or another table",
+        help="rows to calibrate covariances and intervals with: a fraction of those with a target, or another table",
     )
-    command.add_argument(
-        "--checkpoint",
-        type=pathlib.Path,
-        metavar="DIR",
-        help="for a training to go on after Ctrl-C (OUT.checkpoint)",
-    )
+    resume = "directory to resume from after Ctrl-C (OUT.checkpoint)"
+    command.add_argument("--checkpoint", type=pathlib.Path, metavar="DIR", help=resume)
 
 
 def _add_predict(command: argparse.ArgumentParser) -> None:
@@ -107,8 +105,8 @@ def _add_predict(command: argparse.ArgumentParser) -> None:
 
 def _add_evaluate(command: argparse.ArgumentParser) -> None:
     _add_model_and_table(command)
-    command.add_argument("--report", type=pathlib.Path, metavar="PAGE.html", help="write a page with figures, too")
-    command.add_argument("--force", action="store_true", help="overwrite the page if there is one")
+    command.add_argument("--report", type=pathlib.Path, metavar="REPORT.html", help="also write a report with figures")
+    command.add_argument("--force", action="store_true", help="overwrite the report if it exists")
 
 
 def _add_info(command: argparse.ArgumentParser) -> None:
@@ -118,16 +116,18 @@ def _add_info(command: argparse.ArgumentParser) -> None:
 def _add_model_and_table(command: argparse.ArgumentParser) -> None:
     _add_info(command)
     command.add_argument("table", metavar="TABLE", type=pathlib.Path, help="a .csv or .parquet file")
-    command.add_argument("--coverage", type=_fraction, default=0.9, metavar="P", help="of the intervals (0.9)")
+    command.add_argument(
+        "--coverage", type=_fraction, default=0.9, metavar="P", help="probability of the intervals (0.9)"
+    )
 
 
 def _add_output(command: argparse.ArgumentParser, flag: str, what: str, *more: str) -> None:
     command.add_argument(flag, *more, dest="out", type=pathlib.Path, required=True, metavar="OUT", help=what)
-    command.add_argument("--force", action="store_true", help="overwrite OUT if it is there")
+    command.add_argument("--force", action="store_true", help="overwrite OUT if it exists")
 
 
 def _names(text: str) -> list[str]:
-    """Names between commas; one that holds a comma itself is put in double quotes."""
+    """Names between commas; a name with a comma is put in double quotes."""
     names = [name.strip() for name in next(csv.reader([text], skipinitialspace=True), [])]
     if not names or not all(names):
         raise argparse.ArgumentTypeError(f"expected names with commas between them; got {text!r}")
@@ -137,30 +137,25 @@ def _names(text: str) -> list[str]:
     return names
 
 
-def _number(text: str, kind: type, low: float, high: float, rule: str) -> Any:
-    try:
-        value = kind(text)
-    except ValueError:
-        value = math.nan
-    if not low < value < high:
-        raise argparse.ArgumentTypeError(f"expected {rule}; got {text!r}")
-    return value
+def _number(kind: type, low: float, high: float, rule: str) -> Callable[[str], Any]:
+    """A reader of numbers between low and high."""
+
+    def read(text: str) -> Any:
+        try:
+            value = kind(text)
+        except ValueError:
+            value = math.nan
+        if not low < value < high:
+            raise argparse.ArgumentTypeError(f"expected {rule}; got {text!r}")
+        return value
+
+    return read
 
 
-def _count(text: str) -> int:
-    return _number(text, int, 0, math.inf, "an integer, 1 or more")
-
-
-def _seed(text: str) -> int:
-    return _number(text, int, -1, 1 << 32, "an integer from 0 to 4294967295")
-
-
-def _positive(text: str) -> float:
-    return _number(text, float, 0, math.inf, "a positive number")
-
-
-def _fraction(text: str) -> float:
-    return _number(text, float, 0, 1, "a number between 0 and 1")
+_count = _number(int, 0, math.inf, "an integer, 1 or more")
+_seed = _number(int, -1, 1 << 32, "an integer from 0 to 4294967295")
+_positive = _number(float, 0, math.inf, "a positive number")
+_fraction = _number(float, 0, 1, "a number between 0 and 1")
 
 
 def _widths(text: str) -> tuple[int, ...]:

@@ -64,14 +64,7 @@ def prediction_names(targets: Sequence[str]) -> list[str]:
 def prediction_columns(
     targets: Sequence[str], parts: Any, lower: np.ndarray, upper: np.ndarray
 ) -> dict[str, np.ndarray]:
-    """The columns named by `prediction_names`, (N,) each.
-
-    Args:
-      targets: their names.
-      parts: with mean (N, n), and aleatoric, epistemic and total covariances (N, n, n).
-      lower: ends of the intervals, (N, n).
-      upper: the same.
-    """
+    """The columns of `prediction_names`, (N,) each, from an `Uncertainty` and the ends (N, n) of the intervals."""
     rows, n = parts.mean.shape
     std, aleatoric, epistemic = (
         np.sqrt(np.diagonal(covariance, axis1=1, axis2=2))

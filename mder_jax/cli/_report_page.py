@@ -1,12 +1,11 @@
-"""One self-contained page on how good a model's predictions of a table are: scores, pictures, the least known rows."""
+"""The report of `mder evaluate`: one self-contained HTML file with scores, figures and the most uncertain rows."""
 
-import base64
-import html
 import io
 import itertools
 import math
 import warnings
 from collections.abc import Iterable, Sequence
+from html import escape
 from typing import TYPE_CHECKING, Any
 
 import jax
@@ -14,6 +13,7 @@ import numpy as np
 
 from mder_jax import metrics, plotting
 from mder_jax._checks import check_same, floats
+from mder_jax.cli import html
 from mder_jax.metrics import scores
 from mder_jax.metrics.reports import Report, cells
 from mder_jax.metrics.scores import Estimate, Prediction
@@ -23,19 +23,13 @@ from mder_jax.student_t import Interval
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
-# At most so many rows are in the pictures and in the table of the least known, and so many pairs and targets are drawn.
+# The largest numbers of rows in the figures and in the table of the most uncertain ones, and of pairs and targets.
 DRAWN_ROWS, LISTED_ROWS, DRAWN_PAIRS, DRAWN_TARGETS = 20_000, 20, 6, 12
 STYLE = """
-:root { color-scheme: light dark; --line: #8884; --soft: #8881; }
-body { font: 16px/1.5 system-ui, sans-serif; max-width: 70rem; margin: 0 auto; padding: 1rem; overflow-wrap: anywhere; }
-h1, h2 { line-height: 1.2; } h2 { margin-top: 3rem; border-top: 1px solid var(--line); padding-top: 1rem; }
-nav a { display: inline-block; margin: 0 1rem .3rem 0; }
-figure { margin: 1rem 0; min-width: 0; } figcaption { font-size: .9rem; opacity: .85; }
-img { max-width: 100%; height: auto; background: #fff; border-radius: 4px; }
+body { overflow-wrap: anywhere; } figure { margin: 1rem 0; min-width: 0; }
 .figures { display: grid; grid-template-columns: repeat(auto-fill, minmax(min(100%, 20rem), 1fr)); gap: 0 1.5rem; }
 .scroll { overflow-x: auto; margin: 1rem 0; }
-table { border-collapse: collapse; font-size: .9rem; overflow-wrap: normal; font-variant-numeric: tabular-nums; }
-th, td { text-align: left; vertical-align: top; padding: .35rem .7rem .35rem 0; border-bottom: 1px solid var(--line); }
+table { overflow-wrap: normal; font-variant-numeric: tabular-nums; } th, td { padding: .35rem .7rem .35rem 0; }
 th { font-weight: 600; } td.number, th.number { text-align: right; white-space: nowrap; }
 .first { border-left: 1px solid var(--line); padding-left: .7rem; }
 td.about { opacity: .85; min-width: 14rem; }
@@ -54,21 +48,21 @@ def evaluation_page(
     upper: np.ndarray,
     rows: Sequence[Any] | None = None,
 ) -> str:
-    """The page as HTML without script and without any link to the outside.
+    """The report as HTML without script and external links.
 
     Args:
       y: observations, (N, n), NaN where there is none.
       prediction: of N rows and n targets, in the units of y.
       report: `metrics.report` of these, with the names of the targets and the coverage of the intervals.
-      title: heading of the page.
-      facts: what to say of model and table, under the heading.
+      title: heading of the report.
+      facts: about model and table, below the heading.
       uncertainty: `mean` (N, n), `aleatoric`, `epistemic` and `total` (N, n, n).
       lower: ends of the intervals, (N, n).
       upper: the other ends.
-      rows: labels of the rows, their numbers from 1 on if None.
+      rows: labels of the rows; None for their indices from 1.
     """
     y = np.asarray(y)
-    labels = [str(number) for number in range(1, len(y) + 1)] if rows is None else [str(row) for row in rows]
+    labels = list(map(str, range(1, len(y) + 1) if rows is None else rows))
     _check(y, labels, uncertainty, lower, upper)
     observed, *ends = floats(y=y, lower=lower, upper=upper)
     own = scores.coverage(observed, Interval(*ends))
@@ -77,10 +71,13 @@ def evaluation_page(
         "Scores": _scores_section(report, Estimate(own.coverage, own.standard_error)),
         "Calibration": _calibration_section(*drawn, names),
         "Predicted and observed": _observed_section(*drawn, names),
-        "Least known rows": _rows_section(_least_known(y, uncertainty), labels, y, uncertainty, lower, upper, names),
+        "Most uncertain rows": _rows_section(labels, y, uncertainty, lower, upper, names),
         "Covariance of targets": _ellipses_section(*drawn, names, report.level),
     }
-    return _document(title, facts, {heading: body for heading, body in sections.items() if body})
+    about = _table([], [[_cell(key, "th"), _cell(value)] for key, value in facts.items()])
+    anchors = (heading.lower().replace(" ", "-") for heading in sections)
+    parts = [(anchor, *part) for anchor, part in zip(anchors, sections.items(), strict=True) if part[1]]
+    return html.document(title, about, parts, STYLE)
 
 
 def _check(y: np.ndarray, labels: list[str], uncertainty: Any, lower: np.ndarray, upper: np.ndarray) -> None:
@@ -93,40 +90,20 @@ def _check(y: np.ndarray, labels: list[str], uncertainty: Any, lower: np.ndarray
     check_same("uncertainty.epistemic", uncertainty.epistemic, (*y.shape, y.shape[1]), "y with one more axis")
 
 
-def _document(title: str, facts: dict[str, str], sections: dict[str, str]) -> str:
-    anchors = {heading: heading.lower().replace(" ", "-") for heading in sections}
-    links = "".join(f'<a href="#{anchor}">{heading.lower()}</a>' for heading, anchor in anchors.items())
-    bodies = "".join(f'<h2 id="{anchors[heading]}">{heading}</h2>\n{body}\n' for heading, body in sections.items())
-    about = _table([], [[_cell(key, "th"), _cell(value)] for key, value in facts.items()])
-    return f"""<!DOCTYPE html>
-<html lang="en"><head><meta charset="utf-8"><meta name="viewport" content="width=device-width, initial-scale=1">
-<link rel="icon" href="data:,"><title>{html.escape(title)}</title><style>{STYLE}</style>
-</head><body>
-<h1>{html.escape(title)}</h1>
-{about}
-<nav>{links}</nav>
-{bodies}</body></html>
-"""
-
-
 def _scores_section(report: Report, own: Estimate) -> str:
     at = f"at {100 * report.level:.4g}%"
     joint: list[tuple[str, Any, str]] = [
         ("negative log-likelihood", report.nll, "−ln p(y), all constants kept; may be negative; lower is better"),
         ("energy score", report.energy_score, "distance between draws and y; lower is better"),
-        ("variogram score", report.variogram_score, "sees wrong correlations; lower is better"),
+        ("variogram score", report.variogram_score, "sensitive to wrong correlations; lower is better"),
         (f"joint coverage {at}", report.joint_coverage, "rows with all targets inside their ellipsoid"),
     ]
     single: list[tuple[str, Any, str]] = [
         ("RMSE", report.rmse, "error of the mean, in the target's unit"),
         ("CRPS", report.crps, "error of the distribution, in the target's unit; lower is better"),
         (f"interval score {at}", report.interval_score, "width and misses of the intervals; lower is better"),
-        (f"coverage {at}", Estimate(*report.coverage[:2]), "share inside the prediction's central interval"),
-        (
-            f"coverage {at}, as predicted",
-            own,
-            "share inside the intervals the model hands out (conformal if calibrated)",
-        ),
+        (f"coverage {at}", Estimate(*report.coverage[:2]), "fraction inside the prediction's central interval"),
+        (f"coverage {at}, as predicted", own, "fraction inside the predicted intervals (conformal if calibrated)"),
         (f"mean width {at}", report.coverage.width, "of the central intervals"),
         ("calibration error", report.calibration_error, "mean gap between observed and nominal coverage; 0 is right"),
         ("ENCE", report.ence, "relative gap between predicted and actual error, by bins; 0 is right"),
@@ -152,33 +129,30 @@ def _calibration_section(y: np.ndarray, prediction: Prediction, names: Sequence[
     figures = [
         _figure(
             plotting.calibration(y, prediction, names),
-            "Share of observations inside central intervals and joint regions, against their nominal coverage. "
-            "Above the diagonal the model is less certain than it could be, below it is too certain.",
+            "Fraction of observations inside central intervals and joint regions, against their nominal coverage. "
+            "Above the diagonal the model is underconfident, below it overconfident.",
         ),
         _figure(
             plotting.pit(y, prediction, names=names),
-            "PIT of each target: flat at 1 if right, a hill if too uncertain, a valley if too certain, a slope if off.",
+            "PIT of each target: flat at 1 if right, ∩ if underconfident, ∪ if overconfident, a slope if biased.",
         ),
     ]
     complete = ~np.isnan(y).any(axis=1)
     if y.shape[1] > 1 and np.isfinite(metrics.joint_pit(y, prediction))[complete].any():
-        text = "Joint PIT of all targets: flat at 1 if right, falling if too uncertain, rising if too certain."
+        text = "Joint PIT of all targets: flat at 1 if right, falling if underconfident, rising if overconfident."
         figures.insert(1, _figure(plotting.pit(y, prediction, joint=True), text))
     return _figures(figures)
 
 
 def _observed_section(y: np.ndarray, prediction: Prediction, names: Sequence[str]) -> str:
     known = [j for j in range(y.shape[1]) if np.isfinite(y[:, j]).any()]
-    return _figures(
-        _figure(
-            plotting.predicted_observed(y, prediction, j, names[j]), f"{names[j]}: observed against predicted mean."
-        )
-        for j in known[:DRAWN_TARGETS]
-    ) + _left_out(len(known) - DRAWN_TARGETS, "targets")
+    axes = {names[j]: plotting.predicted_observed(y, prediction, j, names[j]) for j in known[:DRAWN_TARGETS]}
+    figures = [_figure(ax, f"{name}: observed against predicted mean.") for name, ax in axes.items()]
+    return _figures(figures) + _left_out(len(known) - DRAWN_TARGETS, "targets")
 
 
 def _ellipses_section(y: np.ndarray, prediction: Prediction, names: Sequence[str], coverage: float) -> str:
-    """Pictures of pairs; nothing for a single target."""
+    """Figures of pairs; nothing for a single target."""
     pairs = list(itertools.combinations(range(y.shape[1]), 2))
     figures = [
         _figure(
@@ -194,24 +168,19 @@ def _left_out(count: int, what: str) -> str:
     return f"<p>{count} more {what} are not drawn.</p>" if count > 0 else ""
 
 
-def _least_known(y: np.ndarray, uncertainty: Any) -> np.ndarray:
-    """Numbers of the rows with the largest Σ_j epistemic_jj / Var[y_j], the largest first."""
+def _most_uncertain(y: np.ndarray, uncertainty: Any) -> np.ndarray:
+    """Indices of the rows with the largest Σ_j epistemic_jj / Var[y_j], the largest first."""
     spread = np.array([np.std(column[np.isfinite(column)]) if np.isfinite(column).any() else 0.0 for column in y.T])
     variance = np.diagonal(uncertainty.epistemic, axis1=1, axis2=2) / np.where(spread > 0, spread, 1.0) ** 2
     return np.argsort(-np.nan_to_num(variance.sum(axis=1), nan=np.inf), kind="stable")[:LISTED_ROWS]
 
 
 def _rows_section(
-    chosen: np.ndarray,
-    labels: Sequence[str],
-    y: np.ndarray,
-    uncertainty: Any,
-    lower: np.ndarray,
-    upper: np.ndarray,
-    names: Sequence[str],
+    labels: Sequence[str], y: np.ndarray, uncertainty: Any, lower: np.ndarray, upper: np.ndarray, names: Sequence[str]
 ) -> str:
+    chosen = _most_uncertain(y, uncertainty)
     titles = ("observed", "mean", "interval", "epistemic std")
-    groups = [f'<th class="first" colspan="{len(titles)}">{html.escape(name)}</th>' for name in names]
+    groups = [html.element("th", escape(name), class_="first", colspan=str(len(titles))) for name in names]
     columns = [_cell(text, "th", "number first" if text == titles[0] else "number") for text in titles] * len(names)
     body = []
     for i in chosen:
@@ -223,10 +192,8 @@ def _rows_section(
             texts = [*values[:2], f"{values[2]} to {values[3]}", f"{std:.3g}"]
             cells += [_cell(t, "td", "number" if k else "number first") for k, t in enumerate(texts)]
         body.append(cells)
-    note = (
-        f"<p>The {len(chosen)} rows with the largest epistemic uncertainty, the largest first: by the sum over targets "
-        "of its variance, each divided by the variance of the observed target.</p>"
-    )
+    order = "by the sum over targets of epistemic variance / variance of the observed target, the largest first"
+    note = f"<p>The {len(chosen)} rows with the largest epistemic uncertainty, {order}.</p>"
     return note + _table([['<th rowspan="2">row</th>', *groups], columns], body)
 
 
@@ -239,14 +206,12 @@ def _number(value: float, unit: float) -> str:
 
 
 def _cell(text: str, tag: str = "td", kind: str = "") -> str:
-    of_kind = f' class="{kind}"' if kind else ""
-    return f"<{tag}{of_kind}>{html.escape(str(text))}</{tag}>"
+    return html.element(tag, escape(str(text)), class_=kind)
 
 
 def _table(head: Iterable[Iterable[str]], rows: Iterable[Iterable[str]]) -> str:
-    """A table of cells that scrolls on its own if it is too wide."""
-    titles, body = ("".join(f"<tr>{''.join(cells)}</tr>\n" for cells in part) for part in (head, rows))
-    return f'<div class="scroll"><table><thead>{titles}</thead><tbody>{body}</tbody></table></div>\n'
+    """A table that scrolls separately if it is too wide."""
+    return html.element("div", html.table(head, rows), class_="scroll") + "\n"
 
 
 def _figures(figures: Iterable[str]) -> str:
@@ -254,20 +219,19 @@ def _figures(figures: Iterable[str]) -> str:
 
 
 def _figure(ax: "Axes", caption: str) -> str:
-    """The picture inside the page, as PNG: a density of points is much larger as SVG."""
+    """As PNG: a density of points is much larger as SVG."""
     from matplotlib.backends.backend_agg import FigureCanvasAgg
 
-    data, text = io.BytesIO(), html.escape(caption)
+    data = io.BytesIO()
     ax.figure.set_dpi(160)
     with warnings.catch_warnings():
         warnings.filterwarnings("ignore", "Glyph .* missing")  # a name in a script the font lacks
         FigureCanvasAgg(ax.figure).print_png(data)  # type: ignore[arg-type]
-    source = base64.b64encode(data.getvalue()).decode()
-    return f'<figure><img alt="{text}" src="data:image/png;base64,{source}"><figcaption>{text}</figcaption></figure>\n'
+    return html.figure(data.getvalue(), caption)
 
 
 def _drawn(y: np.ndarray, prediction: Prediction) -> tuple[np.ndarray, Prediction]:
-    """The rows pictures are made of: all, or so many evenly spaced ones of those with a target observed."""
+    """The rows in the figures: all, or `DRAWN_ROWS` evenly spaced ones of those with an observed target."""
     if len(y) <= DRAWN_ROWS:
         return y, prediction
     rows = np.flatnonzero(np.isfinite(y).any(axis=1))

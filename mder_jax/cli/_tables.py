@@ -1,4 +1,4 @@
-"""Tables in files: CSV and Parquet read in blocks of rows, and files that appear whole or not at all."""
+"""Tables in files: CSV and Parquet, read and written in blocks of rows."""
 
 import collections
 import contextlib
@@ -6,7 +6,8 @@ import csv
 import difflib
 import itertools
 import pathlib
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from typing import Any
 
 import pyarrow as pa
 import pyarrow.csv
@@ -15,7 +16,7 @@ import pyarrow.parquet
 from mder_jax._files import behind_links, draft
 
 ROWS = 1 << 14  # of a block at most
-LONGEST_LINE = 1 << 20  # bytes; pyarrow reads a CSV in pieces of this size, and a line has to fit into one
+LONGEST_LINE = 1 << 20  # bytes; pyarrow reads a CSV in pieces of this size, which no line may exceed
 PANDAS_INDEX = "__index_level_"  # how pandas names an index without a name in Parquet; in CSV it has no name either
 
 
@@ -24,11 +25,7 @@ class TableError(ValueError):
 
 
 def open_table(path: str | pathlib.Path) -> "CsvTable | ParquetTable":
-    """The table in a file, known by its ending; nothing but the names of its columns is read yet.
-
-    Args:
-      path: a file that ends in .csv (comma-separated, UTF-8, names in the first line) or .parquet.
-    """
+    """The table in a file that ends in .csv or .parquet; only the names of its columns are read yet."""
     path = pathlib.Path(path)
     kinds: dict[str, type[CsvTable] | type[ParquetTable]] = {".csv": CsvTable, ".parquet": ParquetTable}
     kind = kinds.get(path.suffix.lower())
@@ -44,12 +41,9 @@ def open_table(path: str | pathlib.Path) -> "CsvTable | ParquetTable":
 
 
 class CsvTable:
-    """A CSV file. All cells are text here: what they mean is for the encoding to say.
+    """A CSV file: comma-separated, UTF-8, names in the first line. Its cells are text, which the encoding interprets.
 
     An empty line is no row, unless there is only one column: then it is a row whose cell is empty.
-
-    Args:
-      path: the file.
     """
 
     missing = ("", "NA", "na", "NaN", "nan", "NAN", "null", "Null", "NULL")  # cells without a value
@@ -79,7 +73,7 @@ class CsvTable:
             raise self._explained(error) from error
 
     def place(self, row: int) -> str:
-        """Where a row (the first is 0) stands in the file, as an editor counts."""
+        """Where a row (the first is 0) is in the file, as an editor counts lines."""
         try:
             for number, (line, _) in enumerate(self._records()):
                 if number == row + 1:
@@ -102,7 +96,7 @@ class CsvTable:
             raise TableError(f"{self.path}, line 1: not text in UTF-8; save the file so")
 
     def _records(self) -> Iterator[tuple[int, list[str]]]:
-        """The line where it begins, and the fields, of every record, first the names of the columns."""
+        """First line and fields of every record; the first record holds the names of the columns."""
         with open(self.path, newline="", encoding="utf-8-sig", errors="replace") as file:
             reader, end, columns = csv.reader(file), 0, 0
             try:
@@ -115,7 +109,7 @@ class CsvTable:
                 raise TableError(f"{self.path}, line {end + 1}: {error}") from error
 
     def _explained(self, error: Exception) -> TableError:
-        """An error of pyarrow's in our words, with the line."""
+        """An error of pyarrow with the line and what is wrong there."""
         if "UTF8" in str(error):
             return TableError(f"{self.path}, line {self._first_line_not_utf8()}: not text in UTF-8; save the file so")
         if "straddling" in str(error):
@@ -132,13 +126,9 @@ class CsvTable:
 
 
 class ParquetTable:
-    """A Parquet file.
+    """A Parquet file."""
 
-    Args:
-      path: the file.
-    """
-
-    missing = ("",)  # texts without a value, besides nulls
+    missing = ("",)  # texts without a value, in addition to null
 
     def __init__(self, path: pathlib.Path) -> None:
         self.path = path
@@ -153,7 +143,7 @@ class ParquetTable:
             yield from _in_blocks(self.path, (batch.select(list(columns)) for batch in batches))
 
     def place(self, row: int) -> str:
-        """Where a row (the first is 0) stands in the file."""
+        """Where a row (the first is 0) is in the file."""
         return f"row {row + 1}"
 
     @contextlib.contextmanager
@@ -188,7 +178,7 @@ def _in_blocks(path: pathlib.Path, batches: Iterable[pa.RecordBatch]) -> Iterato
 
 
 def _checked_names(path: pathlib.Path, names: Sequence[str]) -> list[str]:
-    """The names of the columns that can be named, each once."""
+    """The names of the columns that have one, all different."""
     named = [name for name in names if name and not name.startswith(PANDAS_INDEX)]
     name, count = collections.Counter(named).most_common(1)[0] if named else ("", 0)
     if count > 1:
@@ -199,13 +189,13 @@ def _checked_names(path: pathlib.Path, names: Sequence[str]) -> list[str]:
 
 
 def quoted(value: object) -> str:
-    """A value as it is shown in a message: in quotes, without control characters, not longer than a line."""
+    """A value for a message: in quotes, without control characters, not longer than a line."""
     text = str(value)
     return repr(text if len(text) <= 60 else text[:60] + "…")
 
 
 def require_columns(table: Table, names: Iterable[str], where: str) -> None:
-    """Raise unless the table has all columns that were named there; the nearest names are suggested."""
+    """Raise unless the table has all these columns; similar names are suggested."""
     known = set(table.names)
     missing = [f"{quoted(name)}{_suggestion(name, table.names)}" for name in names if name not in known]
     if missing:
@@ -226,7 +216,7 @@ def listed(values: Sequence[str]) -> str:
 
 
 def check_output(path: pathlib.Path, force: bool) -> None:
-    """Raise if a file could not be written there later: a folder that is not there, no permission, in the way."""
+    """Raise if a file could not be written there later: no such folder, no permission, or a file that exists."""
     if path.is_dir():
         raise TableError(f"{path}: cannot be written, it is a folder")
     if path.exists() and not force:
@@ -243,43 +233,32 @@ def check_output(path: pathlib.Path, force: bool) -> None:
 
 
 def write_table(path: pathlib.Path, batches: Iterable[pa.RecordBatch]) -> int:
-    """Write rows to a new table, .csv or .parquet, as they come; the file is there when the last one is.
-
-    Args:
-      path: its ending says the format.
-      batches: one or more.
-
-    Returns:
-      How many rows there were.
-    """
-    write = _write_parquet if path.suffix.lower() == ".parquet" else _write_csv
-    with draft(path) as beside:
-        return write(beside, iter(batches))
-
-
-def _write_parquet(path: pathlib.Path, batches: Iterator[pa.RecordBatch]) -> int:
+    """Write one or more batches to a .csv or .parquet file, which appears when it is complete; returns their rows."""
+    batches, rows = iter(batches), 0
     first = next(batches)
-    rows = 0
-    with pa.parquet.ParquetWriter(path, first.schema) as writer:
+    writer = _parquet_writer if path.suffix.lower() == ".parquet" else _csv_writer
+    with draft(path) as beside, writer(beside, first.schema) as write:
         for batch in itertools.chain([first], batches):
-            writer.write_batch(batch)
+            write(batch)
             rows += batch.num_rows
     return rows
 
 
-def _write_csv(path: pathlib.Path, batches: Iterator[pa.RecordBatch]) -> int:
-    first = next(batches)
-    rows = 0
+@contextlib.contextmanager
+def _parquet_writer(path: pathlib.Path, schema: pa.Schema) -> Iterator[Callable[[pa.RecordBatch], Any]]:
+    with pa.parquet.ParquetWriter(path, schema) as writer:
+        yield writer.write_batch
+
+
+@contextlib.contextmanager
+def _csv_writer(path: pathlib.Path, schema: pa.Schema) -> Iterator[Callable[[pa.RecordBatch], Any]]:
     with open(path, "w", newline="", encoding="utf-8") as file:
-        csv.writer(file, lineterminator="\n").writerow(first.schema.names)
-        for batch in itertools.chain([first], batches):
-            file.write(_csv_lines(batch))
-            rows += batch.num_rows
-    return rows
+        csv.writer(file, lineterminator="\n").writerow(schema.names)
+        yield lambda batch: file.write(_csv_lines(batch))
 
 
 def _csv_lines(batch: pa.RecordBatch) -> str:
-    """The rows as CSV: text is in quotes only if some of it has to be, which pyarrow finds out by trying."""
+    """The rows as CSV: text is in quotes only if some of it needs them, which pyarrow reports as an error."""
     for style in ("none", "needed"):
         lines = pa.BufferOutputStream()
         options = pa.csv.WriteOptions(include_header=False, quoting_style=style)

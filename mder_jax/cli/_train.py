@@ -34,8 +34,8 @@ def train(options: argparse.Namespace) -> Result:
         "rows": len(data.X),
         "rows_without_target": data.without_target,
         "calibration_rows": 0 if held_out is None else len(held_out[0]),
-        "calibration": None if held_out is None else _calibration(model),
-        "features": [column.name for column in encoding.features],
+        "calibration": held_out and {"fit": model.calibration_.fit, "coverage": model.calibration_.checks},
+        "features": encoding.feature_names,
         "targets": encoding.target_names,
         "missing_targets": missing,
         "seconds": round(time.monotonic() - start, 3),
@@ -48,7 +48,7 @@ def train(options: argparse.Namespace) -> Result:
 
 
 def _save(model: Any, path: pathlib.Path, extra: dict[str, Any]) -> None:
-    """Save the model; if that fails, somewhere else, so that the training was not in vain."""
+    """Save the model; if that fails, in a temporary folder, so that it is not lost."""
     try:
         model.save(path, extra)
     except OSError as error:
@@ -58,7 +58,7 @@ def _save(model: Any, path: pathlib.Path, extra: dict[str, Any]) -> None:
 
 
 def _calibrate(model: Any, held_out: tuple[np.ndarray, np.ndarray], path: pathlib.Path, extra: dict[str, Any]) -> None:
-    """Calibrate; if that fails, save the model as it is, so that the training was not in vain."""
+    """Calibrate; if that fails, save the model as it is, so that it is not lost."""
     try:
         model.calibrate(*held_out)
     except ValueError as error:
@@ -66,13 +66,8 @@ def _calibrate(model: Any, held_out: tuple[np.ndarray, np.ndarray], path: pathli
         raise ValueError(f"{error}; the trained model is in {path}, not calibrated") from error
 
 
-def _calibration(model: Any) -> dict[str, Any]:
-    """What was found with the rows held out, without the scores of each."""
-    return {"fit": model.calibration_.fit, "coverage": model.calibration_.checks}
-
-
 def _settings(options: argparse.Namespace) -> dict[str, Any]:
-    """Arguments of the estimator; what was not said is left to its defaults."""
+    """Arguments of the estimator, except those left to its defaults."""
     given = {
         "members": options.members,
         "hidden_layer_sizes": options.hidden,
@@ -87,7 +82,7 @@ def _settings(options: argparse.Namespace) -> dict[str, Any]:
 
 @contextlib.contextmanager
 def _checkpoint(options: argparse.Namespace) -> Iterator[pathlib.Path]:
-    """The directory of checkpoints. Unless the user named it, it is removed after success, and if it was of no use."""
+    """The directory of checkpoints. Unless the user named it, it is removed after success, and if it holds none."""
     own, directory = options.own_checkpoint, options.checkpoint
     before = directory.exists()
     try:

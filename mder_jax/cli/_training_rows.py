@@ -1,4 +1,4 @@
-"""The rows that `mder train` trains on, and those it calibrates with. Everything wrong with them is found here."""
+"""The rows that `mder train` trains on, and those it calibrates with, checked before training starts."""
 
 import argparse
 import filecmp
@@ -17,15 +17,7 @@ from mder_jax.cli._tables import Table, TableError, listed, quoted
 
 
 class TrainingRows(NamedTuple):
-    """Rows as numbers.
-
-    Args:
-      encoding: of the columns; its categories are those of the rows to train on.
-      X: features of the rows to train on, (N, d).
-      Y: their targets, (N, n), NaN where a value is missing.
-      calibration: X and Y of the rows to calibrate with, or None.
-      without_target: rows of the table that have no target, which are not used.
-    """
+    """X (N, d) and Y (N, n) to train on, with their encoding, X and Y to calibrate with, and unused rows."""
 
     encoding: Encoding
     X: np.ndarray
@@ -76,14 +68,7 @@ def _calibration_table(options: argparse.Namespace, features: list[str]) -> Tabl
 
 
 def check_targets(table: Table, encoding: Encoding, Y: np.ndarray, which: str = "") -> None:
-    """Raise if nothing can be learnt from these rows, each of which has a target.
-
-    Args:
-      table: they come from.
-      encoding: names the targets.
-      Y: (N, n).
-      which: rows of the table these are, for the message, if not all.
-    """
+    """Raise if nothing can be learnt from the targets Y, (N, n); `which` rows these are is for the message."""
     n = len(encoding.targets)
     start, known = f"{table.path}: target", ~np.isnan(Y)
     for target in np.flatnonzero(~known.any(axis=0)):
@@ -109,8 +94,8 @@ def _held_out(rows: int, options: argparse.Namespace) -> np.ndarray:
 def _split(table: Table, learnt: Learnt, held_out: np.ndarray) -> TrainingRows:
     """The rows to train on and those held out, with the categories that are trained on.
 
-    Rows held out with another category are dropped. `predict` refuses such rows, so those that remain are like the
-    rows that it accepts; to train on some of them instead would make the others unlike.
+    Rows held out with another category are dropped: `predict` refuses such rows, and those that remain should be like
+    the rows that it accepts.
     """
     columns, values, known = [], [], np.ones(len(held_out), bool)
     for column, cells in zip(learnt.encoding.features, learnt.features, strict=True):
@@ -157,7 +142,7 @@ def _warn_of_constant_features(rows: TrainingRows, which: str) -> None:
 
 
 def _calibration_rows(table: Table, rows: TrainingRows, options: argparse.Namespace) -> tuple[np.ndarray, np.ndarray]:
-    """Rows of the calibration table with a target; an error if most of them are trained on."""
+    """Rows of the calibration table with a target; an error if half of them are trained on."""
     from mder_jax.estimator import trained_rows
 
     X, Y, *_ = sample(table, rows.encoding, MOST_ROWS, options.seed, with_target=True)

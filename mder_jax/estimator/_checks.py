@@ -1,58 +1,44 @@
-"""What `MDERRegressor` asks of its settings and its table."""
+"""What `MDERRegressor` requires of its settings and its table."""
 
 import itertools
 import math
 import warnings
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from numbers import Real
 from typing import Any
 
 import numpy as np
 from sklearn.utils import check_random_state
+from sklearn.utils.validation import check_array, check_consistent_length, validate_data
 
-from mder_jax._checks import is_integer, target_names
+from mder_jax._checks import in_order, is_integer, names_of, target_names
+from mder_jax.estimator._predictor import Design, Predictor
 from mder_jax.networks import ACTIVATIONS
 
-ENCODE = "Encode text first, for instance with sklearn.preprocessing.OneHotEncoder; `mder train` does it by itself"
+ENCODE = "Encode text first, for instance with sklearn.preprocessing.OneHotEncoder; `mder train` encodes it itself"
 
 
-def check_settings(model: Any) -> None:
-    """Raise, naming the setting, what it is and what would be right."""
-    widths = np.atleast_1d(np.asarray(model.hidden_layer_sizes, dtype=object))
-    rules = {
-        "hidden_layer_sizes": (
-            all(_is_count(width) for width in widths),
-            "integers above 0",
-        ),
-        "activation": (
-            isinstance(model.activation, str) and model.activation in ACTIVATIONS,
-            f"one of {', '.join(ACTIVATIONS)}",
-        ),
-        "r": (_is_number(model.r) and 0 < model.r < math.inf, "a number above 0"),
-        "nu_max": (model.nu_max is None or _is_number(model.nu_max), "None or a number"),
-        "alpha": (_is_number(model.alpha) and 0 <= model.alpha < math.inf, "a number, 0 or more"),
-        "learning_rate_init": (
-            _is_number(model.learning_rate_init) and 0 < model.learning_rate_init < math.inf,
-            "a number above 0",
-        ),
-        "batch_size": (
-            _is_auto(model.batch_size) or _is_count(model.batch_size),
-            "'auto' or an integer, 1 or more",
-        ),
-        "n_iter_no_change": (
-            _is_auto(model.n_iter_no_change) or _is_count(model.n_iter_no_change),
-            "'auto' or an integer, 1 or more",
-        ),
-        "validation_fraction": (
-            _is_number(model.validation_fraction) and 0 < model.validation_fraction < 1,
-            "a share between 0 and 1",
-        ),
+def check_settings(settings: dict[str, Any]) -> None:
+    """Raise with the name of a wrong setting, its value and what would be right."""
+    count = _is_count, "an integer, 1 or more"
+    positive = _is_positive, "a number above 0"
+    auto = lambda value: _is_auto(value) or _is_count(value), "'auto' or an integer, 1 or more"
+    rules: dict[str, tuple[Callable[[Any], bool], str]] = {
+        "hidden_layer_sizes": (_are_widths, "integers above 0"),
+        "activation": (lambda name: isinstance(name, str) and name in ACTIVATIONS, f"one of {', '.join(ACTIVATIONS)}"),
+        "r": positive,
+        "nu_max": (lambda value: value is None or _is_number(value), "None or a number"),
+        "alpha": (lambda value: _is_positive(value) or (_is_number(value) and value == 0), "a number, 0 or more"),
+        "learning_rate_init": positive,
+        "batch_size": auto,
+        "n_iter_no_change": auto,
+        "validation_fraction": (lambda value: _is_positive(value) and value < 1, "a fraction between 0 and 1"),
+        "members": count,
+        "max_iter": count,
     }
-    counts = {name: getattr(model, name) for name in ("members", "max_iter")}
-    rules |= {name: (_is_count(value), "an integer, 1 or more") for name, value in counts.items()}
-    for name, (good, wanted) in rules.items():
-        if not good:
-            raise ValueError(f"{name} must be {wanted}; got {getattr(model, name)!r:.60}")
+    for name, (is_valid, wanted) in rules.items():
+        if not is_valid(settings[name]):
+            raise ValueError(f"{name} must be {wanted}; got {settings[name]!r:.60}")
 
 
 def _is_auto(value: Any) -> bool:
@@ -63,6 +49,10 @@ def _is_count(value: Any) -> bool:
     return is_integer(value) and 1 <= value < 1 << 31
 
 
+def _are_widths(values: Any) -> bool:
+    return all(map(_is_count, np.atleast_1d(np.asarray(values, dtype=object))))
+
+
 def _is_number(value: Any) -> bool:
     """Whether it is a number; infinity is one, NaN and an integer that no float can hold are not."""
     try:
@@ -71,8 +61,41 @@ def _is_number(value: Any) -> bool:
         return False
 
 
+def _is_positive(value: Any) -> bool:
+    return _is_number(value) and 0 < value < math.inf
+
+
+def checked_inputs(model: Any, X: Any, reset: bool = False) -> np.ndarray:
+    """X as floats, (N, d); with the columns of the fit, unless `reset` makes these its columns."""
+    refuse_text_columns(X)
+    refuse_other_things("X", X)
+    X = validate_data(model, X, dtype=(np.float64, np.float32), order="C", ensure_all_finite=False, reset=reset)
+    refuse_gaps(X, getattr(model, "feature_names_in_", None))
+    refuse_huge("X", X)
+    return X
+
+
+def checked_table(
+    model: Any, X: Any, y: Any, reset: bool = False
+) -> tuple[np.ndarray, np.ndarray, bool, list[str] | None]:
+    """X as floats, Y as (N, n) floats, whether y was (N,), and the names of its columns; `reset` as above."""
+    if y is None:
+        raise ValueError(f"{type(model).__name__} requires y to be passed, but the target y is None")
+    X = checked_inputs(model, X, reset)
+    y = y if reset else in_order(y, model.target_names_)
+    refuse_other_things("y", y)
+    Y = check_array(y, ensure_2d=False, dtype=np.float64, order="C", ensure_all_finite="allow-nan", input_name="y")
+    refuse_huge("y", Y)
+    check_consistent_length(X, Y)
+    flat = Y.ndim == 1
+    Y = Y[:, None] if flat else Y
+    if not reset and Y.shape[1] != model.n_outputs_:
+        raise ValueError(f"y must have the {model.n_outputs_} targets of the fit; got shape {Y.shape}")
+    return X, Y, flat, names_of(y)
+
+
 def refuse_text_columns(X: Any) -> None:
-    """Raise if a data frame has columns that are not numbers, naming them and what to do."""
+    """Raise if columns of a data frame are not numbers, with their names and what to do."""
     if not hasattr(X, "columns"):
         return
     bad = [str(name) for name in X.columns if not _holds_numbers(X[name])]
@@ -82,7 +105,7 @@ def refuse_text_columns(X: Any) -> None:
 
 def _holds_numbers(column: Any) -> bool:
     values = np.asarray(column)
-    if values.dtype.kind in "biufc":  # complex numbers have a message of their own
+    if values.dtype.kind in "biufc":  # complex numbers have a separate message
         return True
     try:
         values.astype(float)
@@ -92,9 +115,9 @@ def _holds_numbers(column: Any) -> bool:
 
 
 def refuse_other_things(name: str, values: Any) -> None:
-    """Raise if lists, or an array of objects, are not numbers, with the name of the argument and what numpy says."""
+    """Raise if lists, or an array of objects, are not numbers, with the name of the argument and numpy's message."""
     if hasattr(values, "shape") and getattr(getattr(values, "dtype", None), "kind", "") not in ("O", "U", "S", "M"):
-        return  # numbers, a data frame or a sparse matrix: scikit-learn has words of its own for them
+        return  # numbers, a data frame or a sparse matrix: scikit-learn has messages for them
     try:
         if np.asarray(values).dtype.kind not in "biuf":
             np.asarray(values, np.float64)
@@ -105,7 +128,7 @@ def refuse_other_things(name: str, values: Any) -> None:
 
 
 def refuse_gaps(X: np.ndarray, names: Any) -> None:
-    """Raise if a number is missing, naming the first such column and the row."""
+    """Raise if a number is missing, with the first such column and row."""
     missing = np.isnan(X)
     if missing.any():
         column = int(missing.any(axis=0).argmax())
@@ -124,7 +147,7 @@ def refuse_huge(name: str, values: np.ndarray) -> None:
 
 
 def generator(random_state: Any) -> np.random.RandomState:
-    """Numpy's generator of a seed, as scikit-learn has it."""
+    """The random generator of a seed, as in scikit-learn."""
     try:
         return check_random_state(random_state)
     except ValueError as error:
@@ -143,22 +166,21 @@ def warn_of_degenerate_targets(Y: np.ndarray, names: list[str] | None) -> None:
     constant = np.ptp(np.where(np.isnan(Y), np.nanmean(Y, axis=0), Y), axis=0) <= 1e-14 * np.abs(np.nanmean(Y, axis=0))
     remedy = "leave it out of the fit: its likelihood has no bound, and the intervals of the others become too short"
     for target in np.flatnonzero(constant).tolist():
-        warnings.warn(f"target {named[target]!r} is {np.nanmax(Y[:, target]):g} in every row; {remedy}", stacklevel=5)
+        warnings.warn(f"target {named[target]!r} is {np.nanmax(Y[:, target]):g} in every row; {remedy}", stacklevel=4)
     for target, others in _determined(Y, np.flatnonzero(~constant).tolist()):
-        told = ", ".join(repr(named[other]) for other in others)
-        warnings.warn(f"target {named[target]!r} is a linear function of {told}; {remedy}", stacklevel=5)
+        sources = ", ".join(repr(named[other]) for other in others)
+        warnings.warn(f"target {named[target]!r} is a linear function of {sources}; {remedy}", stacklevel=4)
 
 
 def _determined(Y: np.ndarray, varying: list[int]) -> Iterator[tuple[int, list[int]]]:
     """Targets that are linear functions of those before them in all complete rows, to 1e-5 of their spread.
 
-    Where too few rows are complete, pairs are looked at.
+    Where too few rows are complete, pairs of targets are examined.
     """
     complete = Y[np.isfinite(Y[:, varying]).all(axis=1)]
     if len(complete) <= len(varying) + 1:
         for first, second in itertools.combinations(varying, 2) if len(varying) > 2 else ():
-            pair = Y[:, [first, second]]
-            yield from ((second, [first]) for _ in _determined(pair, [0, 1]))
+            yield from ((second, [first]) for _ in _determined(Y[:, [first, second]], [0, 1]))
         return
     centred = complete - complete.mean(axis=0)
     spread = centred.std(axis=0)
@@ -176,17 +198,17 @@ def _determined(Y: np.ndarray, varying: list[int]) -> Iterator[tuple[int, list[i
         kept.append(target)
 
 
-def check_same_networks(last: Any, design: Any, members: int, standardize: bool) -> None:
+def check_same_networks(last: Predictor, design: Design, members: int, standardize: bool) -> None:
     """Raise if a warm start would need other networks than those of the last fit, or another standardisation."""
-    start = "warm_start goes on with the networks of the last fit"
+    start = "warm_start resumes from the networks of the last fit"
     if last.design != design:
         raise ValueError(f"{start}; their settings or columns differ")
     if last.members != members:
         raise ValueError(f"{start}, which are {last.members}; members is {members} now")
     parts = (last.inputs, last.targets)
-    whole = any(np.any(part.mean != 0) or np.any((part.std != 1) & np.isfinite(part.std)) for part in parts)
-    if whole != bool(standardize):
-        raise ValueError(f"{start} and its standardisation; standardize was {whole} then and is {standardize} now")
+    before = any(np.any(part.mean != 0) or np.any((part.std != 1) & np.isfinite(part.std)) for part in parts)
+    if before != bool(standardize):
+        raise ValueError(f"{start} and its standardisation; standardize was {before} then and is {standardize} now")
 
 
 def rows_to_train_on(X: np.ndarray, Y: np.ndarray, names: list[str] | None) -> tuple[np.ndarray, np.ndarray]:

@@ -1,13 +1,10 @@
-"""Columns standardised on the way in, and back in original units, in float64.
-
-A target such as 2020.5 ± 0.001 has no digits left in float32.
-"""
+"""Columns standardised, and converted back to original units in float64: 2020.5 ± 0.001 has no digits in float32."""
 
 from typing import Any, NamedTuple
 
 import numpy as np
 
-# Inputs far beyond the training data may give infinities, which speak for themselves.
+# Inputs far beyond the training data may give infinities, which need no warning.
 QUIET = np.errstate(over="ignore", invalid="ignore")
 
 
@@ -34,17 +31,11 @@ class Standardizer(NamedTuple):
 
 
 def standardizer_of(values: np.ndarray, whole: bool = True, constant: float = 1.0) -> Standardizer:
-    """Mean and standard deviation of the columns, NaN left out.
+    """Mean and standard deviation of the columns, NaN left out; 0 and 1 unless `whole`.
 
-    Args:
-      values: (N, columns).
-      whole: False for mean 0 and standard deviation 1.
-      constant: the standard deviation that a column without spread gets (spread by rounding, a few ulp, is none).
+    A column without spread (a few ulp, by rounding, are none) has the standard deviation `constant`.
     """
-    columns = values.shape[1]
     mean = np.asarray(np.nanmean(values, axis=0, dtype=np.float64))
     std = np.asarray(np.nanstd(values, axis=0, dtype=np.float64))
     same = std <= 16 * np.finfo(np.float64).eps * np.abs(mean)
-    if not whole:
-        return Standardizer(np.zeros(columns), np.where(same, constant, 1.0))
-    return Standardizer(mean, np.where(same, constant, std))
+    return Standardizer(mean if whole else np.zeros_like(mean), np.where(same, constant, std if whole else 1.0))

@@ -18,8 +18,8 @@ from mder_jax._checks import doubles, is_integer
 from mder_jax._files import write_whole
 from mder_jax.calibration import Scale
 from mder_jax.estimator import _calibration
-from mder_jax.estimator._design import Design
-from mder_jax.estimator._predictor import Predictor, moments
+from mder_jax.estimator._predicted_rows import mixture_moments
+from mder_jax.estimator._predictor import Design, Predictor
 from mder_jax.estimator._standardizer import Standardizer
 from mder_jax.estimator.trained_rows import TrainedRows
 from mder_jax.persistence import ModelFileError
@@ -34,14 +34,13 @@ def save(model: Any, path: str | pathlib.Path, extra: dict[str, Any] | None) -> 
     """Settings, versions, names, scale and calibration as JSON; parameters, standardisers and curves as arrays."""
     predictor: Predictor = model.predictor_
     trained: TrainedRows | None = model.trained_rows_
-    params = {name: _as_json(value) for name, value in model.get_params(deep=False).items()}
     names = getattr(model, "feature_names_in_", None)
     calibrated, arrays = (None, {}) if model.calibration_ is None else _calibration.to_document(model.calibration_)
     document = {
         "kind": KIND,
         "versions": {"mder_jax": mder_jax.__version__, "jax": jax.__version__, "python": platform.python_version()},
         "date": datetime.now(UTC).isoformat(timespec="seconds"),
-        "settings": params,
+        "settings": {name: _as_json(value) for name, value in model.get_params(deep=False).items()},
         "design": predictor.design._asdict(),
         "members": predictor.members,
         "fitted": {name: getattr(model, name) for name in FITTED},
@@ -54,8 +53,8 @@ def save(model: Any, path: str | pathlib.Path, extra: dict[str, Any] | None) -> 
     arrays |= {
         f"params/{layer}/{name}": leaf for layer, both in predictor.params.items() for name, leaf in both.items()
     }
-    arrays |= {f"inputs/{name}": value for name, value in predictor.inputs._asdict().items()}
-    arrays |= {f"targets/{name}": value for name, value in predictor.targets._asdict().items()}
+    for part in ("inputs", "targets"):
+        arrays |= {f"{part}/{name}": value for name, value in getattr(predictor, part)._asdict().items()}
     arrays |= {name: getattr(model, name) for name in CURVES if getattr(model, name) is not None}
     if trained is not None:
         arrays |= {f"trained/{name}": getattr(trained, name) for name in TRAINED}
@@ -63,7 +62,7 @@ def save(model: Any, path: str | pathlib.Path, extra: dict[str, Any] | None) -> 
 
 
 def _as_json(value: Any) -> Any:
-    """A setting as JSON has it; a random generator, which it has not, becomes None."""
+    """A setting for JSON; a random generator becomes None."""
     if isinstance(value, np.generic):
         return value.item()
     if isinstance(value, list | tuple | np.ndarray):
@@ -72,7 +71,7 @@ def _as_json(value: Any) -> Any:
 
 
 def _without_nan(value: Any) -> Any:
-    """JSON has neither NaN nor infinities: they become text, which float() takes."""
+    """JSON has neither NaN nor infinities: they become text, which float() accepts."""
     if isinstance(value, dict):
         return {name: _without_nan(entry) for name, entry in value.items()}
     if isinstance(value, list | tuple):
@@ -86,7 +85,7 @@ def load(cls: type, path: str | pathlib.Path) -> Any:
 
 
 def restored(cls: type, path: str | pathlib.Path, document: dict[str, Any], arrays: dict[str, np.ndarray]) -> Any:
-    """The model of what a file holds; every field is checked before it is used."""
+    """The model from the content of a file; every field is checked before it is used."""
     if document.get("kind") != KIND:
         raise ModelFileError(f"{path} holds a {document.get('kind')!r}, not a {KIND}")
     try:
@@ -104,7 +103,7 @@ def _restored(cls: type, document: dict[str, Any], arrays: dict[str, np.ndarray]
     fields = document["design"]
     bound = fields["nu_max"] if fields["nu_max"] is None else float(fields["nu_max"])
     numbers = {"widths": tuple(fields["widths"]), "nu_max": bound, "r": float(fields["r"])}
-    design = Design(**{"relative": False} | fields | numbers)  # files of version 0.1.0 do not tell
+    design = Design(**{"relative": False} | fields | numbers)  # not in files of version 0.1.0
     if not isinstance(design.relative, bool):
         raise ModelFileError(f"relative is true or false; got {design.relative!r}")
     if not 0 < design.r < math.inf:
@@ -133,7 +132,7 @@ def _restored(cls: type, document: dict[str, Any], arrays: dict[str, np.ndarray]
 
 
 def _trained_rows(fields: dict[str, Any] | None, arrays: dict[str, np.ndarray], design: Design) -> TrainedRows | None:
-    """What the file remembers of the rows of the fit; those of version 0.1.0 nothing."""
+    """The rows of the fit; files of version 0.1.0 do not hold them."""
     if fields is None:
         return None
     parts: dict[str, Any] = {name: arrays[f"trained/{name}"] for name in TRAINED}
@@ -146,12 +145,12 @@ def _trained_rows(fields: dict[str, Any] | None, arrays: dict[str, np.ndarray], 
         found.centre.shape == found.spread.shape == (columns,) and np.all(found.spread > 0),
     )
     if not all(good):
-        raise ModelFileError(f"what is said of the rows of the fit does not fit together: {fields!r:.60}")
+        raise ModelFileError(f"the trained rows are inconsistent: {fields!r:.60}")
     return found
 
 
 def _fitted(fields: dict[str, Any], design: Design) -> dict[str, Any]:
-    """What the fit left in the model, if it agrees with the networks."""
+    """The attributes of the fit, if they agree with the networks."""
     found = {name: fields[name] for name in FITTED}
     _names("target_names_", found["target_names_"], design.targets)
     sizes = (found["n_features_in_"], found["n_outputs_"])
@@ -180,7 +179,7 @@ def _standardizer(arrays: dict[str, np.ndarray], name: str, size: int) -> Standa
 
 
 def _params(arrays: dict[str, np.ndarray], design: Design, members: int) -> Any:
-    """The parameters, if they are exactly those that the design has."""
+    """The parameters, if they are exactly those of the design."""
     widths = [design.inputs, *design.widths]
     if not all(is_integer(size) and 0 < size < 1 << 20 for size in (*widths, members, design.targets)):
         raise ModelFileError(f"sizes must be integers; got {widths}, {design.targets} targets, {members} members")
@@ -204,7 +203,7 @@ def _params(arrays: dict[str, np.ndarray], design: Design, members: int) -> Any:
 
 
 def _warn_of_lost_digits(targets: Standardizer) -> None:
-    """Say if the means or covariances of targets do not fit into single precision."""
+    """Warn if the means or covariances of targets do not fit into single precision."""
     lost = (np.abs(targets.mean) > 1e4 * targets.std) | (targets.std < 1e-16) | (targets.std > 1e16)
     if lost.any():
         where = int(lost.argmax())
@@ -216,24 +215,20 @@ def _warn_of_lost_digits(targets: Standardizer) -> None:
 
 
 def export(predictor: Predictor, path: str | pathlib.Path) -> None:
-    """The moments in original units as a program for any number of rows, on CPU, GPU and TPU."""
+    """Write the moments in original units as a program for any number of rows, on CPU, GPU and TPU."""
     _warn_of_lost_digits(predictor.targets)
-    inputs, targets = (
-        [np.asarray(part, np.float32) for part in standardizer]
-        for standardizer in (predictor.inputs, predictor.targets)
+    (x_mean, x_std), (y_mean, y_std), scale = jax.tree.map(
+        np.float32, (predictor.inputs, predictor.targets, predictor.scale)
     )
-    factors = jax.tree.map(np.float32, predictor.scale)
-
     network, params = predictor.design.network(), jax.tree.map(jnp.asarray, predictor.params)
 
     def in_original_units(x: Array) -> dict[str, Any]:
-        outputs = jax.vmap(network.apply, (0, None))(params, (x - inputs[0][None]) / inputs[1][None])
-        mean, aleatoric, within, between = moments(outputs, factors)
+        outputs = jax.vmap(network.apply, (0, None))(params, (x - x_mean[None]) / x_std[None])
+        mean, aleatoric, within, between = mixture_moments(outputs, scale)
         epistemic = within + between
         covariances = {"aleatoric": aleatoric, "epistemic": epistemic, "total": aleatoric + epistemic}
-        outer = (targets[1][:, None] * targets[1])[None]
-        scaled = {name: outer * covariance for name, covariance in covariances.items()}
-        return {"mean": targets[0][None] + targets[1][None] * mean} | scaled
+        scaled = {name: (y_std[:, None] * y_std)[None] * part for name, part in covariances.items()}
+        return {"mean": y_mean[None] + y_std[None] * mean} | scaled
 
     rows = jax.export.symbolic_shape("rows")[0]
     example = jax.ShapeDtypeStruct((rows, predictor.design.inputs), jnp.float32)

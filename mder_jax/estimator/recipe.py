@@ -2,8 +2,9 @@
 
 import contextlib
 import math
+import pathlib
 from collections.abc import Iterator
-from typing import Any
+from typing import Any, NamedTuple
 
 import jax
 import numpy as np
@@ -11,57 +12,66 @@ import optax
 
 from mder_jax.ensemble import Ensemble, fit_ensemble
 from mder_jax.ensemble.members import PerMember
-from mder_jax.estimator._design import Design
 from mder_jax.losses import mder_nll
 from mder_jax.networks import Network
 
 MOST_HELD_OUT = 10_000
 
 
+class Recipe(NamedTuple):
+    """Settings of the training, as of `MDERRegressor`.
+
+    `batch_size` and `patience` are None for those of the functions below, `validation_fraction` for no early stopping.
+    """
+
+    members: int
+    epochs: int
+    rate: float
+    alpha: float
+    batch_size: int | None
+    bootstrap: bool
+    validation_fraction: float | None
+    patience: int | None
+    progress: bool
+
+
 def train(
-    model: Any,
-    design: Design,
+    recipe: Recipe,
+    network: Network,
     random: np.random.RandomState,
     X: np.ndarray,
     Y: np.ndarray,
-    start: Any,
-    checkpoint: Any,
+    start: Any = None,
+    checkpoint: str | pathlib.Path | None = None,
 ) -> Ensemble:
-    """Networks of the design trained on standardised rows, with the settings of the model.
+    """Networks trained on standardised rows X, (N, d), and Y, (N, n), NaN where a target was not observed.
 
-    Args:
-      model: an `MDERRegressor`.
-      design: of its networks.
-      random: for the key and the rows that members hold out.
-      X: (N, d).
-      Y: (N, n).
-      start: parameters to go on from, or None.
-      checkpoint: a directory, or None. With it an interruption raises, as what was trained is there.
+    `random` draws the key and the rows that members hold out; `start` are parameters to resume from. With a checkpoint
+    directory an interruption raises, since the checkpoint holds what was trained.
     """
     key = jax.random.key(int(random.randint(2**31 - 1)))
-    missing, members, kept = bool(np.isnan(Y).any()), int(model.members), len(X)
+    missing, kept = bool(np.isnan(Y).any()), len(X)
     options: dict[str, Any] = {}
-    if model.early_stopping and len(X) > 1:
-        held_out = rows_held_out(model.validation_fraction, len(X))
-        options = _held_out(random, X, Y, members, held_out)
+    if recipe.validation_fraction is not None and len(X) > 1:
+        held_out = rows_held_out(recipe.validation_fraction, len(X))
+        options = _held_out(random, X, Y, recipe.members, held_out)
         kept -= held_out
-    batch = min(kept, batch_size(kept) if model.batch_size == "auto" else int(model.batch_size))
+    batch = min(kept, recipe.batch_size or batch_size(kept))
     if options:
-        given = model.n_iter_no_change
-        options["patience"] = patience(kept, batch) if given == "auto" else int(given)
+        options["patience"] = recipe.patience or patience(kept, batch)
     with usual_promotion():
         return fit_ensemble(
             key,
-            _network(design, start),
+            network if start is None else PerMember(start, lambda params: Network(lambda *_: params, network.apply)),
             lambda niw, y: mder_nll(niw, y, missing=missing),
             X,
             Y,
-            optimizer=optimizer(model.learning_rate_init, model.alpha, int(model.max_iter), kept, batch),
-            epochs=int(model.max_iter),
-            members=members,
+            optimizer=optimizer(recipe.rate, recipe.alpha, recipe.epochs, kept, batch),
+            epochs=recipe.epochs,
+            members=recipe.members,
             batch_size=batch,
-            bootstrap=bool(model.bootstrap),
-            progress=bool(model.verbose),
+            bootstrap=recipe.bootstrap,
+            progress=recipe.progress,
             checkpoint=checkpoint,
             on_interrupt="return" if checkpoint is None else "raise",
             **options,
@@ -70,13 +80,13 @@ def train(
 
 @contextlib.contextmanager
 def usual_promotion() -> Iterator[None]:
-    """Optax's schedules mix integers and floats, which JAX may have been told to refuse."""
+    """Optax's schedules mix integers and floats, which JAX may be configured to refuse."""
     with jax.numpy_dtype_promotion("standard"), jax.numpy_rank_promotion("allow"):
         yield
 
 
 def rows_held_out(fraction: float, rows: int) -> int:
-    """How many of the rows a member does not learn from."""
+    """Number of rows that a member does not train on."""
     return min(math.ceil(fraction * rows), rows - 1, MOST_HELD_OUT)
 
 
@@ -97,15 +107,8 @@ def optimizer(rate: float, alpha: float, epochs: int, rows: int, batch: int) -> 
     return optax.adamw(schedule, weight_decay=float(alpha))
 
 
-def _network(design: Design, start: Any) -> Any:
-    network = design.network()
-    if start is None:
-        return network
-    return PerMember(start, lambda params: Network(lambda key, x: params, network.apply))
-
-
 def _held_out(random: Any, X: np.ndarray, Y: np.ndarray, members: int, held_out: int) -> dict[str, Any]:
-    """Rows for each member to hold out, as `fit_ensemble` takes them: weight 0 in training, data of validation."""
+    """Arguments of `fit_ensemble` for the rows that each member holds out: no weight in training, but validation."""
     rows = np.stack([random.permutation(len(X))[:held_out] for _ in range(members)])
     weights = np.ones((members, len(X)), np.float32)
     np.put_along_axis(weights, rows, 0.0, axis=1)

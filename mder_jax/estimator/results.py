@@ -1,4 +1,4 @@
-"""What the estimator returns: mean with covariances, and joint regions, in original units."""
+"""Results of the estimator: mean with covariances, and joint regions, in original units."""
 
 import math
 from typing import Any, NamedTuple
@@ -14,9 +14,9 @@ class Uncertainty(NamedTuple):
 
     Args:
       mean: of a new observation.
-      aleatoric: the noise, which more data do not lower.
-      within: what the members say they do not know, the mean of their var[μ].
-      between: how far they disagree, the covariance of their means.
+      aleatoric: the noise, which more data do not reduce.
+      within: the members' uncertainty about the mean, the mean of their var[μ].
+      between: their disagreement, the covariance of their means.
 
     Example:
       >>> one = np.eye(2)[None]
@@ -33,12 +33,11 @@ class Uncertainty(NamedTuple):
     @property
     @QUIET
     def epistemic(self) -> np.ndarray:
-        """within + between, what the model does not know, (N, n, n).
+        """within + between, the uncertainty about the mean, (N, n, n).
 
         Example:
-          >>> one = np.eye(2)[None]
-          >>> print(Uncertainty(np.zeros((1, 2)), aleatoric=one, within=one, between=2 * one).epistemic[0, 0])
-          [3. 0.]
+          >>> print(Uncertainty(np.zeros((1, 2)), *np.ones((3, 1, 2, 2))).epistemic[0, 0])
+          [2. 2.]
         """
         return self.within + self.between
 
@@ -48,9 +47,8 @@ class Uncertainty(NamedTuple):
         """aleatoric + epistemic, the covariance of a new observation, (N, n, n).
 
         Example:
-          >>> one = np.eye(2)[None]
-          >>> print(Uncertainty(np.zeros((1, 2)), aleatoric=one, within=one, between=2 * one).total[0, 0])
-          [4. 0.]
+          >>> print(Uncertainty(np.zeros((1, 2)), *np.ones((3, 1, 2, 2))).total[0, 0])
+          [3. 3.]
         """
         return self.aleatoric + self.epistemic
 
@@ -60,9 +58,8 @@ class Uncertainty(NamedTuple):
         """√total_jj, the standard deviation of a new observation, in the shape of the mean.
 
         Example:
-          >>> one = np.eye(2)[None]
-          >>> print(Uncertainty(np.zeros((1, 2)), aleatoric=one, within=one, between=2 * one).std)
-          [[2. 2.]]
+          >>> print(Uncertainty(np.zeros((1, 2)), *np.full((3, 1, 2, 2), 3.0)).std)
+          [[3. 3.]]
         """
         return np.sqrt(np.diagonal(self.total, axis1=1, axis2=2)).reshape(self.mean.shape)
 
@@ -90,8 +87,7 @@ class Region(NamedTuple):
     def contains(self, y: Any) -> np.ndarray:
         """‖C⁻¹(y − centre)‖ ≤ radius: whether all targets of a row, (..., N, n), are inside, (..., N).
 
-        Every target must be there, in the order of the fit: a row with a NaN raises. If y was one-dimensional, (N,)
-        will do.
+        The targets are in the order of the fit; a NaN raises. If y was one-dimensional, it may be (N,).
 
         Example:
           >>> region = Region(centre=np.zeros((1, 2)), scale_tril=np.eye(2)[None], radius=np.array([2.0]))  # a disc
@@ -121,7 +117,7 @@ class Region(NamedTuple):
         if missing.any():
             raise ValueError(
                 f"y has a missing target in {missing.sum()} of {missing.size} rows, first in row "
-                f"{np.argwhere(missing)[0][-1]}; ask about complete rows, ~np.isnan(y).any(axis=1)"
+                f"{np.argwhere(missing)[0][-1]}; give complete rows, ~np.isnan(y).any(axis=1)"
             )
         white = np.linalg.solve(self.scale_tril, (values - self.centre)[..., None])[..., 0]
         return np.linalg.norm(white, axis=-1)

@@ -1,7 +1,7 @@
-"""Whether rows are among those that a model was trained on, from 64 bits of each: calibrating on them means nothing.
+"""Whether a model was trained on given rows, from 64 bits of each: calibrating on such rows is meaningless.
 
 Rows are compared in steps of 1e-4 standard deviations of each column, so that other precisions and few digits do not
-hide them. Rows may also be equal by chance, as categories and integers are: how often, the rows themselves tell.
+hide them. Rows may also be equal by chance, as categories and integers are: how often is estimated from the rows.
 """
 
 import math
@@ -9,9 +9,9 @@ from typing import NamedTuple
 
 import numpy as np
 
-# So many rows are remembered at most, those with the smallest hashes.
+# The largest number of rows that are remembered, those with the smallest hashes.
 MOST = 1 << 16
-# A share of trained rows below the first is let pass, above the second it is refused.
+# A fraction of trained rows below the first passes, above the second it is refused.
 NOTICED, REFUSED = 0.05, 0.5
 # In standard deviations of a column.
 STEP = 1e-4
@@ -21,12 +21,12 @@ class TrainedRows(NamedTuple):
     """What is remembered of the rows of a fit.
 
     Args:
-      hashes: of different rows, sorted, uint64: all, or those up to the largest of them.
+      hashes: of distinct rows, sorted, uint64: all, or the smallest.
       whole: whether these are all.
-      rows: how many rows there were.
-      repeats: (K, 2), how many rows there are of which there are so many.
+      rows: number of rows.
+      repeats: (K, 2), how often a row occurs, and the number of rows that occur so often.
       centre: of each column of the table [X, Y].
-      spread: the same.
+      spread: of each column.
     """
 
     hashes: np.ndarray
@@ -38,7 +38,7 @@ class TrainedRows(NamedTuple):
 
 
 def remember(X: np.ndarray, Y: np.ndarray, before: TrainedRows | None = None) -> TrainedRows:
-    """The rows (X, Y) of a fit, and those of the fit that it went on from."""
+    """The rows (X, Y) of a fit, and those of the fit that it resumed from."""
     table = _table(X, Y)
     centre, spread = (before.centre, before.spread) if before else _units(table)
     hashes, counts = np.unique(_hashes(table, centre, spread), return_counts=True)
@@ -52,25 +52,28 @@ def remember(X: np.ndarray, Y: np.ndarray, before: TrainedRows | None = None) ->
     return TrainedRows(hashes, whole, rows, repeats, centre, spread)
 
 
-def found_among(trained: TrainedRows, X: np.ndarray, Y: np.ndarray) -> tuple[int, float]:
-    """How many of the rows that can be told the model was trained on, and their share beyond what chance explains.
+def found_among(trained: TrainedRows | None, X: np.ndarray, Y: np.ndarray) -> tuple[int, float]:
+    """The number of these rows found among the trained ones, and their fraction beyond what chance explains.
 
     The chance that a new row equals a trained one is estimated twice, from the rows that are equal among the trained
-    ones and among these; the larger counts, unless the trained rows repeat far more than these do: copies of a table
-    do not make rows equal by chance. The share is 0 if chance may well explain what was found.
+    ones and among these. The larger estimate is used, unless the trained rows repeat far more than these do: copies of
+    a table do not make rows equal by chance. The fraction is 0 if chance may explain what was found, or if nothing is
+    remembered, as by models of version 0.1.0.
     """
     from scipy.stats import binom
 
+    if trained is None:
+        return 0, 0.0
     hashes = _hashes(_table(X, Y), trained.centre, trained.spread)
-    told = np.ones(len(hashes), bool) if trained.whole else hashes <= trained.hashes[-1]
-    tested, found = int(told.sum()), int(np.isin(hashes[told], trained.hashes).sum())
+    testable = hashes if trained.whole else hashes[hashes <= trained.hashes[-1]]
+    tested, found = len(testable), int(np.isin(testable, trained.hashes).sum())
     if not found:
         return 0, 0.0
     _, place, counts = np.unique(hashes, return_inverse=True, return_counts=True)
     own = float(np.mean(counts[place] > 1))
-    like_these = repeated_share(trained.repeats, len(hashes))
+    like_these = repeated_fraction(trained.repeats, len(hashes))
     error = math.sqrt(max(like_these * (1 - like_these), 0.25 / len(hashes)) / len(hashes))
-    believed = repeated_share(trained.repeats) if own > like_these - 4 * error else 0.0
+    believed = repeated_fraction(trained.repeats) if own > like_these - 4 * error else 0.0
     chance = max(own, believed)
     least = min(1.0, chance + 4 * math.sqrt(chance * (1 - chance) / min(tested, trained.rows)) + 1 / (trained.rows + 1))
     if chance == 1 or binom.sf(found - 1, tested, least) > 1e-3:
@@ -78,8 +81,17 @@ def found_among(trained: TrainedRows, X: np.ndarray, Y: np.ndarray) -> tuple[int
     return found, max(0.0, (found / tested - chance) / (1 - chance))
 
 
-def repeated_share(repeats: np.ndarray, rows: int | None = None) -> float:
-    """The share of rows that equal another one, of all of them or on average of so many drawn from them."""
+def note_of_trained_rows(trained: TrainedRows | None, X: np.ndarray, Y: np.ndarray) -> str:
+    """A note if some of the rows to calibrate with were trained on, empty if none; an error if half of them were."""
+    found, fraction = found_among(trained, X, Y)
+    these, remedy = f"{found} of these {len(X)} rows are rows of the fit", "calibrate with rows that fit has not seen"
+    if fraction >= REFUSED:
+        raise ValueError(f"{these}, which say nothing about new rows; {remedy}")
+    return f"{these}, so the coverage is not checked; {remedy}" if fraction >= NOTICED else ""
+
+
+def repeated_fraction(repeats: np.ndarray, rows: int | None = None) -> float:
+    """The fraction of rows that equal another one: of all of them, or on average of N rows drawn from them."""
     count, number = repeats.T
     total = int(number.sum())
     kept = 1.0 if rows is None or rows >= total else (rows - 1) / max(total - 1, 1)

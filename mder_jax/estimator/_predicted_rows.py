@@ -1,0 +1,308 @@
+"""What a fitted estimator predicts for some rows, in original units: all its methods of prediction end here.
+
+Moments are converted to original units in float64: a target such as 2020.5 ± 0.001 has no digits left in float32.
+"""
+
+import contextlib
+import functools
+import warnings
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax import Array
+
+from mder_jax._blocks import map_host_blocks
+from mder_jax._checks import doubles, plain_probability
+from mder_jax.calibration import Scale, rescale
+from mder_jax.ensemble.forward import Forward
+from mder_jax.estimator._calibration import Calibration
+from mder_jax.estimator._standardizer import Standardizer
+from mder_jax.estimator.results import Region, Uncertainty
+from mder_jax.mixture import Mixture, points_of_tail, radius_of_tail
+from mder_jax.niw import NIW
+from mder_jax.student_t import Interval, StudentT
+
+# Rows are evaluated in blocks of one size, so that a prediction does not depend on how many rows came with it.
+BLOCK = 1024
+# The largest number of values drawn at once.
+SAMPLED = 1 << 22
+
+
+def _mixture(niw: NIW, scale: Scale) -> Mixture:
+    return rescale(Mixture(niw), scale)
+
+
+def mixture_moments(niw: NIW, scale: Scale) -> tuple[Array, ...]:
+    """Mean, aleatoric and the two epistemic covariances of standardised targets, from the networks' outputs."""
+    mixture = _mixture(niw, scale)
+    return mixture.mean(), mixture.aleatoric(), mixture.epistemic_within(), mixture.epistemic_between()
+
+
+def _quantiles(niw: NIW, scale: Scale, tails: Array, signs: Array) -> Array:
+    return jnp.moveaxis(points_of_tail(_mixture(niw, scale), tails, signs), 0, -1)
+
+
+def _log_prob(niw: NIW, y: Array, scale: Scale) -> Array:
+    return _mixture(niw, scale).log_prob(y, missing=True)
+
+
+def _rows_first(niw: NIW, scale: Scale) -> NIW:
+    return jax.tree.map(lambda leaf: jnp.moveaxis(leaf, 0, 1), _mixture(niw, scale).members)
+
+
+@functools.partial(jax.jit, static_argnames="draws")
+def _samples(members: NIW, key: Array, draws: int) -> Array:
+    return jnp.moveaxis(Mixture(members).sample(key, draws), 0, -1)
+
+
+@jax.jit
+def _radius(members: NIW, tail: Array) -> Array:
+    return radius_of_tail(Mixture(members), tail)
+
+
+@functools.partial(jax.jit, static_argnums=0)
+def _evaluated(reduce: Callable[..., Any], *arguments: Any) -> Any:
+    return reduce(*arguments)
+
+
+def swapped(niw: NIW) -> NIW:
+    """(M, N) to (N, M), and back."""
+    return jax.tree.map(lambda leaf: np.moveaxis(leaf, 0, 1), niw)
+
+
+@dataclass(frozen=True)
+class PredictedRows:
+    """Predictions for N rows.
+
+    Args:
+      forward: the networks on all devices.
+      X: standardised inputs, (N, d).
+      outputs: of the networks, (N, M), if they have run; None to run them for every result, block after block.
+      targets: standardiser of Y.
+      scale: factors on the predictive covariance.
+      calibration: conformal scores, if there are any.
+      flat: whether y of the fit was one-dimensional; then results have no axis of targets.
+      names: of the targets, for messages.
+    """
+
+    forward: Forward
+    X: np.ndarray
+    outputs: NIW | None
+    targets: Standardizer
+    scale: Scale
+    calibration: Calibration | None = None
+    flat: bool = False
+    names: tuple[str, ...] = ()
+
+    def take(self, rows: Any) -> "PredictedRows":
+        """Some of the rows; by numpy, which compiles nothing for a new number of rows."""
+        return replace(self, X=self.X[rows], outputs=jax.tree.map(lambda leaf: leaf[rows], self.outputs))
+
+    def with_scale(self, scale: Scale) -> "PredictedRows":
+        """The same rows with other factors on the covariance."""
+        return replace(self, scale=scale)
+
+    def _each_row(self, reduce: Callable[..., Any], *columns: np.ndarray, constants: tuple[Any, ...] = ()) -> Any:
+        """``reduce(outputs of the networks, *columns, scale, *constants)`` with the rows as first axis."""
+        constants = (jax.tree.map(np.float32, self.scale), *constants)
+        if self.outputs is None:
+            return self.forward(self.X, BLOCK, reduce, columns, constants)
+
+        def of_block(outputs: NIW, *block: np.ndarray) -> Any:
+            return _evaluated(reduce, swapped(outputs), *block, *constants)
+
+        return map_host_blocks(of_block, BLOCK, self.outputs, *columns)
+
+    def _shaped(self, values: Any) -> Any:
+        """(N, 1, ...) as (N, ...) if y was one-dimensional."""
+        return values[:, 0] if self.flat else values
+
+    def moments(self) -> Uncertainty:
+        """Mean, (N, n), and covariances, (N, n, n)."""
+        mean, *covariances = self._each_row(mixture_moments)
+        return Uncertainty(self.targets.back(mean), *map(self.targets.back_covariance, covariances))
+
+    def uncertainty(self) -> Uncertainty:
+        """The moments, with the mean in the shape of y."""
+        found = self.moments()
+        return found._replace(mean=self._shaped(found.mean))
+
+    def quantiles(self, quantiles: Any) -> np.ndarray:
+        """Of each target at each level, (N, n, K); from the nearer tail, which keeps the digits of 0.99999999."""
+        levels = doubles("quantiles", quantiles)
+        if levels.ndim != 1 or not len(levels) or not ((levels > 0) & (levels < 1)).all():
+            raise ValueError(f"quantiles are a list of probabilities between 0 and 1; got {quantiles}")
+        return self._shaped(self._points(np.minimum(levels, 1 - levels), np.where(levels < 0.5, -1.0, 1.0)))
+
+    def _points(self, tails: np.ndarray, signs: np.ndarray) -> np.ndarray:
+        found = self._each_row(_quantiles, constants=(tails.astype(np.float32), signs.astype(np.float32)))
+        return self._back(found)
+
+    def _back(self, values: np.ndarray) -> np.ndarray:
+        """Values (N, n, K) in original units."""
+        return np.moveaxis(self.targets.back(np.moveaxis(values, 1, -1)), -1, 1)
+
+    def interval(self, coverage: float, joint: bool) -> Any:
+        """The conformal set, an `Interval` or a `Region`; without a calibration the distribution's own.
+
+        Where the calibration has too few scores for this coverage: the wider of the distribution's own set and that of
+        the largest score, so that no set of a higher coverage is narrower.
+        """
+        coverage = plain_probability("coverage", coverage)
+        if self.calibration is None:
+            return self._own(coverage, joint)
+        radius = self.calibration.radius(coverage, joint)
+        few = np.isinf(radius)
+        found = self.within(np.where(few, self.calibration.widest(joint), radius), joint)
+        if not few.any():
+            return found
+        warnings.warn(self.calibration.shortage(coverage, joint, self.names), UserWarning, stacklevel=3)
+        own = self._own(coverage, joint)
+        if joint:
+            return found._replace(radius=np.maximum(found.radius, own.radius))
+        lower = np.where(few, np.minimum(found.lower, own.lower), found.lower)
+        return found._replace(lower=lower, upper=np.where(few, np.maximum(found.upper, own.upper), found.upper))
+
+    def _own(self, coverage: float, joint: bool) -> Any:
+        """By the predictive distribution: the ellipsoid, or the central interval of each target."""
+        if joint:
+            return self.within(self._own_radius(1 - coverage), joint)
+        tail = (1 - coverage) / 2
+        ends = self._points(np.array([tail, tail]), np.array([-1.0, 1.0]))
+        return Interval(*map(self._shaped, np.moveaxis(ends, -1, 0)))
+
+    def within(self, radius: np.ndarray, joint: bool) -> Any:
+        """The ellipsoid, or mean ± radius std of each target; everything where the moments are not finite."""
+        parts = self.moments()
+        if joint:
+            region = ellipsoids(parts)
+            return region._replace(radius=np.where(np.isinf(region.radius), np.inf, radius))
+        with np.errstate(invalid="ignore", over="ignore"):
+            half = radius * parts.std
+            known = np.isfinite(parts.mean) & np.isfinite(half)
+            ends = np.where(known, parts.mean - half, -np.inf), np.where(known, parts.mean + half, np.inf)
+        return Interval(*map(self._shaped, ends))
+
+    def _own_radius(self, tail: float) -> np.ndarray:
+        """Of the predictive distribution, (N,), in double precision, which members far apart need.
+
+        Few rows are not padded to a block, since the search is slow.
+        """
+        members = jax.tree.map(lambda leaf: np.asarray(leaf, np.float64), self.standardized().members)
+        size = min(BLOCK, 1 << (members.nu.shape[1] - 1).bit_length())
+        with jax.enable_x64(True):
+            return map_host_blocks(lambda part: _radius(part, np.float64(tail)), size, members, axis=1)
+
+    def sample(self, key: Array, draws: int) -> np.ndarray:
+        """Joint draws, (N, n, draws)."""
+        members = jax.tree.map(np.asarray, self.standardized().members)
+        _, rows, n = members.mu.shape
+        block = max(1, min(BLOCK, SAMPLED // (draws * n)))
+        keys = iter(list(jax.random.split(key, -(-rows // block))))
+        found = map_host_blocks(lambda part: _samples(part, next(keys), draws), block, members, axis=1)
+        return self._shaped(self._back(found))
+
+    def standardized(self) -> Mixture:
+        """The predictive distribution of standardised targets."""
+        return Mixture(jax.tree.map(jnp.asarray, swapped(self._each_row(_rows_first))))
+
+    def distribution(self) -> Mixture | StudentT:
+        """The predictive distribution in original units: a mixture of NIW, or the Student-t of a single member."""
+        niw = jax.tree.map(lambda leaf: np.asarray(leaf, np.float64), self.standardized().members)
+        try:
+            mixture = Mixture(NIW(self.targets.back(niw.mu), self.targets.std[:, None] * niw.L, niw.kappa, niw.nu))
+        except ValueError as error:
+            beyond = f"a target is beyond what {jnp.result_type(float)} can hold, which only distributions need"
+            raise ValueError(f"{beyond}: {error}") from None
+        return mixture.member(0) if mixture.size == 1 else mixture
+
+    def log_prob(self, Y: np.ndarray) -> np.ndarray:
+        """ln p(y) of each row, (N,), for targets (N, n); NaN is a target that was not observed."""
+        found = self._each_row(_log_prob, self.targets.forward(Y))
+        return np.asarray(found, np.float64) - np.isfinite(Y) @ np.log(self.targets.std)
+
+
+def ellipsoids(parts: Uncertainty) -> Region:
+    """The regions of all targets with a radius of 1, or ∞ where the predictive covariance is not finite."""
+    known = np.isfinite(parts.total).all(axis=(1, 2)) & np.isfinite(parts.mean).all(axis=1)
+    total = np.where(known[:, None, None], parts.total, np.eye(parts.total.shape[1]))
+    factor = np.where(known[:, None, None], _factors(total), np.nan)
+    return Region(parts.mean, factor, np.where(known, 1.0, np.inf))
+
+
+def _factors(covariances: np.ndarray) -> np.ndarray:
+    """Lower Cholesky factors, (N, n, n); a matrix that is singular to rounding is widened by a part in a million."""
+    try:
+        return np.linalg.cholesky(covariances)
+    except np.linalg.LinAlgError:
+        widened = covariances * (1 + 1e-6 * np.eye(covariances.shape[1]))
+        return np.stack([_factor(*both) for both in zip(covariances, widened, strict=True)])
+
+
+def _factor(*candidates: np.ndarray) -> np.ndarray:
+    """The factor of the first matrix that has one; failing that, of the diagonal of the last."""
+    for matrix in candidates:
+        with contextlib.suppress(np.linalg.LinAlgError):
+            return np.linalg.cholesky(matrix)
+    return np.diag(np.sqrt(np.diagonal(candidates[-1])))
+
+
+class Prediction:
+    """What `MDERRegressor.predict_all` returns: the networks have run once, and each method only evaluates the result.
+
+    The predictions of all members are kept in memory: 4 M N (n² + n + 2) bytes for M members, N rows and n targets.
+    A later `fit` or `calibrate` of the model has no effect on them.
+
+    Args:
+      rows: what the model predicts for them.
+
+    Example:
+      >>> from mder_jax import MDERRegressor
+      >>> X, Y = np.random.default_rng(0).normal(size=(2, 30, 2))
+      >>> prediction = MDERRegressor((8,), members=2, max_iter=5).fit(X, Y).predict_all(X)
+      >>> print(prediction.uncertainty().mean.shape, prediction.interval(0.5).lower.shape)
+      (30, 2) (30, 2)
+    """
+
+    def __init__(self, rows: PredictedRows) -> None:
+        self._rows = rows
+
+    def uncertainty(self) -> Uncertainty:
+        """As `MDERRegressor.predict_uncertainty`.
+
+        Example:
+          >>> from mder_jax import MDERRegressor
+          >>> X, Y = np.random.default_rng(0).normal(size=(2, 30, 2))
+          >>> prediction = MDERRegressor((8,), members=2, max_iter=5).fit(X, Y).predict_all(X)
+          >>> print(prediction.uncertainty().total.shape)
+          (30, 2, 2)
+        """
+        return self._rows.uncertainty()
+
+    def interval(self, coverage: float = 0.9, joint: bool = False) -> Interval | Region:
+        """As `MDERRegressor.predict_interval`.
+
+        Example:
+          >>> from mder_jax import MDERRegressor
+          >>> X, Y = np.random.default_rng(0).normal(size=(2, 30, 2))
+          >>> prediction = MDERRegressor((8,), members=2, max_iter=5).fit(X, Y).predict_all(X)
+          >>> print(prediction.interval(coverage=0.9).lower.shape)
+          (30, 2)
+        """
+        return self._rows.interval(coverage, joint)
+
+    def distribution(self) -> Mixture | StudentT:
+        """As `MDERRegressor.predict_dist`, in the precision of JAX at this call.
+
+        Example:
+          >>> from mder_jax import MDERRegressor
+          >>> X, Y = np.random.default_rng(0).normal(size=(2, 30, 2))
+          >>> prediction = MDERRegressor((8,), members=2, max_iter=5).fit(X, Y).predict_all(X)
+          >>> print(prediction.distribution().batch_shape)
+          (30,)
+        """
+        return self._rows.distribution()
