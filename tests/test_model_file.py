@@ -278,6 +278,16 @@ def test_killed_while_it_saves_there_is_always_a_whole_file(kills, content, tmp_
         assert MDERRegressor.load(path).members == 3
 
 
+def test_layers_of_a_file_of_version_0_1_0_have_other_names(model, tmp_path):
+    def rename(arrays):
+        for name in [name for name in arrays if name.startswith("params/dense_")]:
+            _, layer, part = name.split("/")
+            arrays[f"params/layers_{3 * int(layer.removeprefix('dense_'))}/{part}"] = arrays.pop(name)
+
+    loaded = MDERRegressor.load(resealed(model, tmp_path, lambda document: None, rename))
+    jax.tree.map(np.testing.assert_array_equal, loaded.predictor_.params, model.predictor_.params)
+
+
 def test_a_file_that_does_not_tell_how_the_factor_is_packed_has_it_as_in_the_paper(model, tmp_path):
     path = resealed(model, tmp_path, lambda document: document["design"].pop("relative"))
     assert model.predictor_.design.relative and not MDERRegressor.load(path).predictor_.design.relative

@@ -190,6 +190,8 @@ def _params(arrays: dict[str, np.ndarray], design: Design, members: int) -> Any:
             found.setdefault(layer, {})[part] = array
     if len(found) != len(widths):
         raise ModelFileError(f"{len(found)} layers are not those of hidden layers {design.widths!r:.60}")
+    if "layers_0" in found:  # the name in files of version 0.1.0
+        found = {f"dense_{i}": found[f"layers_{3 * i}"] for i in range(len(found))}
     expected = design.shapes(members)
     if str(jax.tree.structure(found)) != str(jax.tree.structure(expected)):
         raise ModelFileError(f"layers {sorted(found)} are not those of hidden layers {design.widths}")
