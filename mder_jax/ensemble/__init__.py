@@ -290,5 +290,5 @@ def predict(
     if not is_integer(rows) or rows < 1:
         raise ValueError(f"rows must be an integer, 1 or more; got {rows!r}")
     block = min(rows, max(16, 1 << (len(X) - 1).bit_length()))
-    forward = ensemble.forward if devices is None else Forward(ensemble.network, ensemble.params, devices)
+    forward = ensemble._forward if devices is None else Forward(ensemble.network, ensemble.params, devices)
     return jax.tree.map(jnp.asarray, forward(X, block, reduce))

@@ -88,10 +88,10 @@ class Ensemble:
 
     def __getstate__(self) -> dict[str, Any]:
         """For pickle: without what is on devices."""
-        return {name: value for name, value in self.__dict__.items() if name != "forward"}
+        return {name: value for name, value in self.__dict__.items() if name != "_forward"}
 
     @functools.cached_property
-    def forward(self) -> Forward:
+    def _forward(self) -> Forward:
         """The members on all devices, ready to predict; see `predict`."""
         return Forward(self.network, self.params)
 
