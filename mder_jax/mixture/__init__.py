@@ -274,7 +274,7 @@ class Mixture:
     def ppf(self, p: ArrayLike) -> Array:
         """The p-quantile of each target alone, (..., n), inverse of `cdf`; ±∞ at 0 and 1, NaN outside.
 
-        p is a scalar or (..., n). Where members are so far apart that every y between them has the `cdf` p, it is one of
+        p is a scalar or (..., n). If members are so far apart that every y between them has the `cdf` p, it is one of
         these y, and its derivatives are NaN.
 
         Example:
