@@ -80,13 +80,7 @@ class Draw(NamedTuple):
 
 
 def couple(mu: ArrayLike, L: ArrayLike, nu: ArrayLike, r: ArrayLike = 1.0) -> NIW:
-    """The NIW with κ = ν / r, eq:kappanucoupling: r virtual observations of Σ for each one of μ.
-
-    Args:
-      mu: location μ₀, (..., n).
-      L: factor of Σ₀, (..., n, n).
-      nu: virtual observations of the covariance, (...) or a scalar.
-      r: the coupling, (...) or a scalar.
+    """The NIW with κ = ν / r, eq:kappanucoupling: r virtual observations of Σ for each one of μ; r (...) or a scalar.
 
     Example:
       >>> print(couple(jnp.zeros(2), jnp.eye(2), nu=8.0, r=2.0).kappa)
@@ -137,12 +131,8 @@ def log_evidence(niw: NIW, y: ArrayLike, form: Literal["stable", "slogdet"] = "s
 
     ``form="slogdet"`` is eq:nll (eq:nll1) as printed, with `gammaln` and `slogdet`: the reference for the other.
 
-    Args:
-      niw: batch shape (...).
-      y: observations, (..., n); may have more batch axes in front.
-      form: "stable" or "slogdet".
-      missing: whether a NaN in y means "not observed" or is an error. The evidence is that of the observed targets,
-        whose marginal t has the same degrees of freedom; a row of NaN gives 0.
+    y may have more batch axes in front. With `missing` a NaN in it means "not observed", and is an error otherwise: the
+    evidence is that of the observed targets, whose marginal t has the same degrees of freedom; a row of NaN gives 0.
 
     Example:
       >>> niw = couple(jnp.zeros(2), jnp.eye(2), nu=8.0)

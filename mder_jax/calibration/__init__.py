@@ -80,9 +80,7 @@ def rescale(prediction: Prediction, scale: Scale) -> Prediction:
     A mixture's total covariance becomes within (aleatoric + epistemic_within) + between epistemic_between; equal
     factors multiply it as a whole. κ, ν and df do not change, so the result is valid and r keeps its meaning.
 
-    Args:
-      prediction: a StudentT or a NIW, for which `between` has no effect, or a Mixture; any batch shape.
-      scale: two positive numbers.
+    Any batch shape; `between` has no effect on a StudentT or a NIW.
 
     Example:
       >>> t = StudentT(df=4.0, loc=jnp.zeros((3, 2)), scale_tril=jnp.broadcast_to(jnp.eye(2), (3, 2, 2)))
@@ -92,25 +90,17 @@ def rescale(prediction: Prediction, scale: Scale) -> Prediction:
     _checks.check_type("prediction", prediction, StudentT, NIW, Mixture)
     _checks.check_type("scale", scale, Scale)
     prediction, (within, between) = _checks.floats_with(prediction, within=scale.within, between=scale.between)
-    for name, factor in (("within", within), ("between", between)):
-        _checks.check_same(name, factor, (), "one number")
-        _checks.check_above(name, factor, 0, "a factor on a covariance")
-    if isinstance(prediction, Mixture):
-        return Mixture(_spread_out(_widen(prediction.members, within), between))  # type: ignore[return-value]
-    return _widen(prediction, within)  # type: ignore[return-value]
-
-
-def _widen(t: StudentT | NIW, within: Array) -> StudentT | NIW:
-    if isinstance(t, StudentT):
-        return replace(t, scale_tril=jnp.sqrt(within) * t.scale_tril)
-    return replace(t, L=jnp.sqrt(within) * t.L)
-
-
-def _spread_out(members: StudentT | NIW, between: Array) -> StudentT | NIW:
-    stretch = jnp.sqrt(between) - 1  # exactly 0 for a factor of 1
-    if isinstance(members, StudentT):
-        return replace(members, loc=members.loc + stretch * from_centre(members.loc))
-    return replace(members, mu=members.mu + stretch * from_centre(members.mu))
+    for name, number in (("within", within), ("between", between)):
+        _checks.check_same(name, number, (), "one number")
+        _checks.check_above(name, number, 0, "a factor on a covariance")
+    members: Any = prediction.members if isinstance(prediction, Mixture) else prediction
+    location, factor = ("loc", "scale_tril") if isinstance(members, StudentT) else ("mu", "L")
+    members = replace(members, **{factor: jnp.sqrt(within) * getattr(members, factor)})
+    if not isinstance(prediction, Mixture):
+        return members
+    means = getattr(members, location)
+    means = means + (jnp.sqrt(between) - 1) * from_centre(means)  # exactly the same for a factor of 1
+    return Mixture(replace(members, **{location: means}))  # type: ignore[return-value]
 
 
 def fit_scale(
@@ -158,8 +148,6 @@ def fit_scale(
 def _held_out(prediction: StudentT | NIW | Mixture, y: ArrayLike) -> tuple[Mixture, Array]:
     """The prediction as a mixture (of one), and y, without the rows in which nothing was observed."""
     mixture = as_mixture(prediction)
-    if len(mixture.batch_shape) != 1:
-        raise ValueError(f"the prediction must be of N rows, batch shape (N,); got {mixture.batch_shape}")
     mixture, y = _checks.matching(mixture, (*mixture.batch_shape, mixture.n), "the prediction's mean", y=y)
     if np.isinf(y).any():
         raise ValueError(f"y must be finite, or NaN for 'not observed'; y{first(np.isinf(y))} is infinite")

@@ -26,17 +26,7 @@ from jax.typing import ArrayLike
 from mder_jax import _checks
 from mder_jax.metrics import scores
 from mder_jax.metrics.reports import Report
-from mder_jax.metrics.scores import (
-    CalibrationCurve,
-    Coverage,
-    Estimate,
-    Prediction,
-    Sparsification,
-    average,
-    in_blocks,
-    prepared,
-    students_of_rows,
-)
+from mder_jax.metrics.scores import CalibrationCurve, Coverage, Estimate, Prediction, Sparsification
 from mder_jax.mixture import Mixture
 from mder_jax.student_t import Interval, StudentT as StudentT  # the examples use both
 
@@ -53,18 +43,13 @@ _LEVELS, _BINS = 100, 10
 def nll(y: ArrayLike, prediction: Prediction, reduce: bool = True) -> Array:
     """−ln p(y) with all constants, mean or (N,); of a mixture it is −ln of the members' mean density.
 
-    Args:
-      y: observations, (N, n).
-      prediction: of N rows and n targets.
-      reduce: the mean over rows, or one value per row.
-
     Example:
       >>> prediction = StudentT(df=5.0, loc=jnp.zeros((3, 2)), scale_tril=jnp.broadcast_to(jnp.eye(2), (3, 2, 2)))
       >>> print(f"{nll(jnp.zeros((3, 2)), prediction):.4f}")  # ln 2π
       1.8379
     """
-    y, mixture = prepared(y, prediction)
-    values = in_blocks(scores.negative_log_likelihood, y, mixture, _key(None))
+    y, mixture = scores.prepared(y, prediction)
+    values = scores.in_blocks(scores.negative_log_likelihood, y, mixture, _key(None))
     return _reduced(values, _count(y) > 0, reduce)
 
 
@@ -76,7 +61,7 @@ def rmse(y: ArrayLike, prediction: Prediction, reduce: bool = True) -> Array:
       >>> print(rmse(jnp.array([[1.0], [7.0]]), prediction))  # √((1 + 49)/2)
       5.0
     """
-    y, mixture = prepared(y, prediction)
+    y, mixture = scores.prepared(y, prediction)
     return _over_targets(_root_mean_square(y - mixture.mean(), ~jnp.isnan(y)), y, reduce)
 
 
@@ -90,8 +75,8 @@ def crps(y: ArrayLike, prediction: Prediction, reduce: bool = True) -> Array:
       >>> print(f"{crps([[0.0]], StudentT(jnp.inf, jnp.zeros((1, 1)), jnp.ones((1, 1, 1)))):.4f}")  # (√2 − 1)/√π
       0.2337
     """
-    y, mixture = prepared(y, prediction)
-    return _reduced(in_blocks(scores.crps, y, mixture, _key(None)), ~jnp.isnan(y), reduce)
+    y, mixture = scores.prepared(y, prediction)
+    return _reduced(scores.in_blocks(scores.crps, y, mixture, _key(None)), ~jnp.isnan(y), reduce)
 
 
 def energy_score(
@@ -99,20 +84,16 @@ def energy_score(
 ) -> Array:
     """E‖X − y‖ − ½E‖X − X'‖, the CRPS of all targets at once, mean or (N,): an unbiased estimate from draws.
 
-    Args:
-      y: observations, (N, n); targets should have similar units.
-      prediction: of N rows and n targets.
-      key: for the draws; None for the same one each time.
-      draws: number of draws per row; all pairs of them are used.
-      reduce: the mean over rows, or one value per row.
+    Targets should have similar units. `draws` is their number per row; all pairs of them are used. Without a `key` they
+    are the same each time.
 
     Example:
       >>> prediction = StudentT(df=jnp.inf, loc=jnp.zeros((1, 2)), scale_tril=1e-6 * jnp.eye(2)[None])
       >>> print(f"{energy_score(jnp.array([[3.0, 4.0]]), prediction):.3f}")  # of a point: the distance
       5.000
     """
-    y, mixture = prepared(y, prediction)
-    values = in_blocks(scores.energy_score, y, mixture, _key(key), (_checks.integer("draws", draws, least=2),))
+    y, mixture = scores.prepared(y, prediction)
+    values = scores.in_blocks(scores.energy_score, y, mixture, _key(key), (_checks.integer("draws", draws, least=2),))
     return _reduced(values, _count(y) > 0, reduce)
 
 
@@ -134,11 +115,12 @@ def variogram_score(
       >>> print(f"{variogram_score(jnp.array([[0.0, 4.0]]), prediction):.3f}")  # twice (√4 − 0)²
       8.000
     """
-    y, mixture = prepared(y, prediction)
+    y, mixture = scores.prepared(y, prediction)
     p = _checks.plain_number("p", p)
     if not 0 < p <= 100:
         raise ValueError(f"p is a power above 0, up to 100; got {p}")
-    values = in_blocks(scores.variogram_score, y, mixture, _key(key), (p, _checks.integer("draws", draws, least=2)))
+    options = (p, _checks.integer("draws", draws, least=2))
+    values = scores.in_blocks(scores.variogram_score, y, mixture, _key(key), options)
     return _reduced(values, _count(y) > 1, reduce)
 
 
@@ -169,9 +151,9 @@ def coverage(y: ArrayLike, prediction: Prediction, level: float = 0.9) -> Covera
       >>> print(found.coverage, found.standard_error, f"{found.width[0]:.3f}")  # 2 · 1.645
       [0.5] [0.25] 3.290
     """
-    y, mixture = prepared(y, prediction)
+    y, mixture = scores.prepared(y, prediction)
     level = _checks.probability("level", level, dtype=y.dtype)
-    return scores.coverage(y, in_blocks(scores.interval, y, mixture, _key(None), (), level))
+    return scores.coverage(y, scores.in_blocks(scores.interval, y, mixture, _key(None), (), level))
 
 
 def joint_coverage(y: ArrayLike, prediction: Prediction, level: float = 0.9) -> Estimate:
@@ -183,7 +165,7 @@ def joint_coverage(y: ArrayLike, prediction: Prediction, level: float = 0.9) -> 
       >>> print(found.value, found.standard_error)
       0.5 0.25
     """
-    y, mixture = prepared(y, prediction)
+    y, mixture = scores.prepared(y, prediction)
     nominal = _checks.probability("level", level, dtype=y.dtype)
     return scores.fraction(scores.inside(0.0, joint_pit(y, mixture), nominal), _count(y) == mixture.n)
 
@@ -197,8 +179,8 @@ def pit(y: ArrayLike, prediction: Prediction) -> Array:
       [[0.5 ]
        [0.75]]
     """
-    y, mixture = prepared(y, prediction)
-    return in_blocks(scores.pit, y, mixture, _key(None))
+    y, mixture = scores.prepared(y, prediction)
+    return scores.in_blocks(scores.pit, y, mixture, _key(None))
 
 
 def joint_pit(y: ArrayLike, prediction: Prediction) -> Array:
@@ -212,8 +194,8 @@ def joint_pit(y: ArrayLike, prediction: Prediction) -> Array:
       >>> print(f"{joint_pit(jnp.array([[1.0, 0.0]]), prediction)[0]:.4f}")  # 1 - exp(-1/2)
       0.3935
     """
-    y, mixture = prepared(y, prediction)
-    return in_blocks(scores.joint_pit, y, mixture, _key(None))
+    y, mixture = scores.prepared(y, prediction)
+    return scores.in_blocks(scores.joint_pit, y, mixture, _key(None))
 
 
 def calibration_curve(y: ArrayLike, prediction: Prediction, levels: int = _LEVELS) -> CalibrationCurve:
@@ -225,7 +207,7 @@ def calibration_curve(y: ArrayLike, prediction: Prediction, levels: int = _LEVEL
       >>> print(curve.level, curve.observed[:, 0])  # 0 is in every interval, 9 in none but the whole line
       [0.  0.5 1. ] [0.5 0.5 1. ]
     """
-    y, mixture = prepared(y, prediction)
+    y, mixture = scores.prepared(y, prediction)
     return scores.calibration_curve(pit(y, mixture), ~jnp.isnan(y), _checks.integer("levels", levels))
 
 
@@ -237,7 +219,7 @@ def calibration_error(y: ArrayLike, prediction: Prediction, levels: int = _LEVEL
       >>> print(f"{calibration_error(jnp.zeros((2, 1)), prediction):.4f}")  # the mean of 1 − level
       0.5000
     """
-    y, mixture = prepared(y, prediction)
+    y, mixture = scores.prepared(y, prediction)
     return _over_targets(_calibration_error(calibration_curve(y, mixture, levels)), y, reduce)
 
 
@@ -252,7 +234,7 @@ def ence(y: ArrayLike, prediction: Prediction, bins: int = _BINS, reduce: bool =
       >>> print(ence(jnp.array([[2.0], [-2.0]]), prediction, bins=1))  # RMV 1, RMSE 2
       1.0
     """
-    y, mixture = prepared(y, prediction)
+    y, mixture = scores.prepared(y, prediction)
     values = scores.ence(y - mixture.mean(), mixture.std(), ~jnp.isnan(y), _checks.integer("bins", bins))
     return _over_targets(values, y, reduce)
 
@@ -260,10 +242,7 @@ def ence(y: ArrayLike, prediction: Prediction, bins: int = _BINS, reduce: bool =
 def sparsification(y: ArrayLike, prediction: Prediction, uncertainty: ArrayLike | None = None) -> Sparsification:
     """RMSE of the rows left / RMSE of all, the most uncertain removed first, (K, n), for K fractions: 0, 1, ... 99 %.
 
-    Args:
-      y: observations, (N, n).
-      prediction: of N rows and n targets.
-      uncertainty: what ranks the rows, (N, n) or one for all targets, (N,); None for the predicted standard deviation.
+    `uncertainty` ranks the rows: (N, n), or (N,) for all targets; None for the predicted standard deviation.
 
     Example:
       >>> prediction = StudentT(df=jnp.inf, loc=jnp.zeros((2, 1)), scale_tril=jnp.array([[[1.0]], [[7.0]]]))
@@ -271,7 +250,7 @@ def sparsification(y: ArrayLike, prediction: Prediction, uncertainty: ArrayLike 
       >>> print(f"{curve.error[0, 0]:.1f} {curve.error[50, 0]:.1f}")  # all, and the surer half: 1/√((1 + 49)/2)
       1.0 0.2
     """
-    y, mixture = prepared(y, prediction)
+    y, mixture = scores.prepared(y, prediction)
     u = mixture.std()
     if uncertainty is not None:
         mixture, (u, y) = _checks.floats_with(mixture, uncertainty=uncertainty, y=y)
@@ -290,7 +269,7 @@ def ause(y: ArrayLike, prediction: Prediction, uncertainty: ArrayLike | None = N
       >>> print(ause(jnp.array([[1.0], [7.0]]), prediction), bool(ause(jnp.array([[7.0], [1.0]]), prediction) > 0))
       0.0 True
     """
-    y, mixture = prepared(y, prediction)
+    y, mixture = scores.prepared(y, prediction)
     return _over_targets(_area(sparsification(y, mixture, uncertainty)), y, reduce)
 
 
@@ -302,7 +281,7 @@ def sharpness(prediction: Prediction, reduce: bool = True) -> Array:
       >>> print(sharpness(prediction))  # √((1 + 49)/2)
       5.0
     """
-    std = students_of_rows(prediction).std()
+    std = scores.students_of_rows(prediction).std()
     values = _root_mean_square(std, jnp.ones_like(std, bool))
     return jnp.mean(values) if reduce else values
 
@@ -317,13 +296,7 @@ def report(
 ) -> Report:
     """All scores at once, evaluated by blocks of rows in bounded memory; it prints as a table.
 
-    Args:
-      y: observations, (N, n).
-      prediction: of N rows and n targets.
-      level: of the intervals.
-      names: of the targets; None for y0, y1, ...
-      key: for the scores that sample; None for the same one each time.
-      draws: per row, for the scores that sample.
+    `level` is that of the intervals, `names` are those of the targets, and `key` and `draws` are as in `energy_score`.
 
     Example:
       >>> prediction = StudentT(df=jnp.inf, loc=jnp.zeros((2, 1)), scale_tril=jnp.ones((2, 1, 1)))
@@ -331,7 +304,7 @@ def report(
       >>> print(f"{found.rmse[0]:.1f}, {found.nll.value:.2f} ± {found.nll.standard_error:.2f}")
       5.0, 13.42 ± 12.00
     """
-    y, mixture = prepared(y, prediction)
+    y, mixture = scores.prepared(y, prediction)
     level, names = _checks.plain_number("level", level), _checks.target_names(names, mixture.n)
     _checks.probability("level", level, "[)", y.dtype)
     return Report(names, level, **_summary(y, mixture, _key(key), level, _checks.integer("draws", draws, least=2)))
@@ -341,10 +314,9 @@ def nll_scorer(estimator: Any, X: Any, y: Any) -> float:
     """Minus the `nll` of `estimator.predict_dist(X)`, for GridSearchCV: greater is better.
 
     Example:
-      >>> from types import SimpleNamespace
-      >>> constant = lambda X: StudentT(jnp.inf, jnp.zeros((len(X), 1)), jnp.ones((len(X), 1, 1)))
-      >>> model = SimpleNamespace(predict_dist=constant)  # or an MDERRegressor
-      >>> print(f"{nll_scorer(model, [[0.0]], [0.0]):.4f}")  # -½ ln 2π
+      >>> class Model:  # or an MDERRegressor
+      ...     predict_dist = lambda self, X: StudentT(jnp.inf, jnp.zeros((len(X), 1)), jnp.ones((len(X), 1, 1)))
+      >>> print(f"{nll_scorer(Model(), [[0.0]], [0.0]):.4f}")  # -½ ln 2π
       -0.9189
     """
     return _scored(nll, estimator, X, y)
@@ -354,10 +326,9 @@ def crps_scorer(estimator: Any, X: Any, y: Any) -> float:
     """Minus the `crps` of `estimator.predict_dist(X)`, for GridSearchCV: greater is better.
 
     Example:
-      >>> from types import SimpleNamespace
-      >>> constant = lambda X: StudentT(jnp.inf, jnp.zeros((len(X), 1)), jnp.ones((len(X), 1, 1)))
-      >>> model = SimpleNamespace(predict_dist=constant)  # or an MDERRegressor
-      >>> print(f"{crps_scorer(model, [[0.0]], [0.0]):.4f}")  # -(√2 − 1)/√π
+      >>> class Model:  # or an MDERRegressor
+      ...     predict_dist = lambda self, X: StudentT(jnp.inf, jnp.zeros((len(X), 1)), jnp.ones((len(X), 1, 1)))
+      >>> print(f"{crps_scorer(Model(), [[0.0]], [0.0]):.4f}")  # -(√2 − 1)/√π
       -0.2337
     """
     return _scored(crps, estimator, X, y)
@@ -367,10 +338,9 @@ def energy_scorer(estimator: Any, X: Any, y: Any) -> float:
     """Minus the `energy_score` of `estimator.predict_dist(X)`, for GridSearchCV: greater is better.
 
     Example:
-      >>> from types import SimpleNamespace
-      >>> constant = lambda X: StudentT(jnp.inf, jnp.zeros((len(X), 1)), jnp.full((len(X), 1, 1), 1e-6))
-      >>> model = SimpleNamespace(predict_dist=constant)  # or an MDERRegressor
-      >>> print(f"{energy_scorer(model, [[0.0]], [3.0]):.3f}")  # of a point: minus the distance
+      >>> class Model:  # or an MDERRegressor
+      ...     predict_dist = lambda self, X: StudentT(jnp.inf, jnp.zeros((len(X), 1)), jnp.full((len(X), 1, 1), 1e-6))
+      >>> print(f"{energy_scorer(Model(), [[0.0]], [3.0]):.3f}")  # of a point: minus the distance
       -3.000
     """
     return _scored(energy_score, estimator, X, y)
@@ -398,16 +368,16 @@ def _count(y: Array) -> Array:
 
 
 def _reduced(values: Array, observed: Array, reduce: bool) -> Array:
-    return average(values, observed) if reduce else jnp.where(observed, values, jnp.nan)
+    return scores.average(values, observed) if reduce else jnp.where(observed, values, jnp.nan)
 
 
 def _over_targets(values: Array, y: Array, reduce: bool) -> Array:
     """Values (n,), or their mean over targets that were ever observed."""
-    return average(values, jnp.any(~jnp.isnan(y), axis=0)) if reduce else values
+    return scores.average(values, jnp.any(~jnp.isnan(y), axis=0)) if reduce else values
 
 
 def _root_mean_square(error: Array, observed: Array) -> Array:
-    return jnp.sqrt(average(error**2, observed, axis=0))
+    return jnp.sqrt(scores.average(error**2, observed, axis=0))
 
 
 def _calibration_error(curve: CalibrationCurve) -> Array:
@@ -438,11 +408,10 @@ def _all_rows(y: Array, mixture: Mixture, key: Array, draws: int, level: float) 
 @partial(jax.jit, static_argnums=4)
 def _summary(y: Array, mixture: Mixture, key: Array, level: float, draws: int) -> dict[str, Any]:
     """The fields of a `Report`."""
-    rows = in_blocks(_all_rows, y, mixture, key, (draws,), level)
+    rows = scores.in_blocks(_all_rows, y, mixture, key, (draws,), level)
     observed, count = ~jnp.isnan(y), _count(y)
     curve = scores.calibration_curve(rows["pit"], observed, _LEVELS)
     sparse = scores.sparsification(rows["error"], rows["std"], observed)
-    interval = rows["interval"]
     return {
         "nll": scores.estimate(rows["nll"], count > 0),
         "energy_score": scores.estimate(rows["energy_score"], count > 0),
@@ -451,8 +420,8 @@ def _summary(y: Array, mixture: Mixture, key: Array, level: float, draws: int) -
         "joint_pit": rows["joint_pit"],
         "rmse": _root_mean_square(rows["error"], observed),
         "crps": scores.estimate(rows["crps"], observed),
-        "interval_score": scores.estimate(interval_score(y, interval, level, reduce=False), observed),
-        "coverage": scores.coverage(y, interval),
+        "interval_score": scores.estimate(interval_score(y, rows["interval"], level, reduce=False), observed),
+        "coverage": scores.coverage(y, rows["interval"]),
         "pit": rows["pit"],
         "calibration_curve": curve,
         "calibration_error": _calibration_error(curve),

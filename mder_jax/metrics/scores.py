@@ -103,20 +103,9 @@ def prepared(y: ArrayLike, prediction: Prediction) -> tuple[Array, Mixture]:
     return y, mixture
 
 
-def of_rows(prediction: Prediction) -> Mixture:
-    """The prediction as a mixture with batch shape (N,); members that are a NIW stay one, and keep both covariances."""
-    mixture = as_mixture(prediction)
-    if len(mixture.batch_shape) != 1:
-        raise ValueError(
-            f"a prediction must have batch shape (N,), and the members of a Mixture (M, N); got {mixture.batch_shape}"
-            + (" and M members" if isinstance(prediction, Mixture) else "")
-        )
-    return mixture
-
-
 def students_of_rows(prediction: Prediction) -> Mixture:
     """The prediction as a mixture of t distributions with batch shape (N,)."""
-    return Mixture(of_rows(prediction).components())
+    return Mixture(as_mixture(prediction).components())
 
 
 @partial(jax.jit, static_argnums=(0, 4))

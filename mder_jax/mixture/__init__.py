@@ -231,11 +231,7 @@ class Mixture:
         Exact for one member. For more, 1 − coverage = mean over members of P(‖C⁻¹(Y − μ̄)‖ > r), each an integral of a
         moment generating function along a path in the complex plane: nothing is drawn, rows do not depend on each
         other, and 1 − coverage has a relative error below 1e-3, also in the far tail; in float32 only if members are
-        less than a few hundred of their scales apart.
-
-        Args:
-          coverage: between 0 and 1.
-          key: not used; earlier versions drew from the mixture.
+        less than a few hundred of their scales apart. `key` is not used; earlier versions drew from the mixture.
 
         Example:
           >>> one = Mixture(StudentT(df=jnp.inf, loc=jnp.zeros((1, 2)), scale_tril=jnp.eye(2)[None]))
@@ -318,8 +314,12 @@ class Mixture:
 
 
 def as_mixture(prediction: StudentT | NIW | Mixture) -> Mixture:
-    """A mixture unchanged; a StudentT or a NIW as an ensemble of one, (...) -> (1, ...)."""
+    """A prediction of N rows as a mixture with batch shape (N,): of one member, unless it is a Mixture."""
     _checks.check_type("prediction", prediction, StudentT, NIW, Mixture)
+    if len(prediction.batch_shape) != 1:
+        members = " and M members" if isinstance(prediction, Mixture) else ""
+        wanted = "batch shape (N,), and the members of a Mixture (M, N)"
+        raise ValueError(f"a prediction must have {wanted}; got {prediction.batch_shape}{members}")
     if isinstance(prediction, Mixture):
         return prediction
     return Mixture(jax.tree.map(lambda leaf: leaf[None], prediction))

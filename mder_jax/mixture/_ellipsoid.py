@@ -128,7 +128,7 @@ def radius_of(tail: Array, S: Array, a: Array, df: Array) -> Array:
     limit = jnp.full_like(tail, 0.2 * np.log(float(info.max)))
     middle = jnp.full_like(tail, 0.5 * np.log(S.shape[-1]))
     unknown = jnp.full_like(tail, jnp.inf)
-    start = (-limit, limit, middle, unknown, unknown, jnp.zeros((), jnp.int32))
+    start: tuple[Array, ...] = (-limit, limit, middle, unknown, unknown, jnp.zeros((), jnp.int32))
     *_, x, _, gap, _ = lax.while_loop(unfinished, step, start)
     found = jnp.where(jnp.abs(gap) < 1e-2, jnp.exp(x), jnp.nan)  # NaN if the search failed
     found = jnp.where(tail >= 1, 0.0, jnp.where(tail > 0, found, jnp.inf))

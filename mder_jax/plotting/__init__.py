@@ -1,7 +1,7 @@
 """Figures of predictions: every function accepts `ax` last, makes a new figure if it is None, and returns the Axes.
 
 A prediction is as in `metrics`: a `StudentT` or a `NIW` with batch shape (N,), or a `Mixture` whose members have batch
-shape (M, N). y is (N, n), where NaN means that a target was not observed.
+shape (M, N). y is (N, n), where NaN means that a target was not observed. Names of targets may have their units.
 
 A new figure does not belong to pyplot: save it with ``ax.figure.savefig(path)``. Legends are above the axes, where they
 cover no data, so give a title to the figure: ``ax.figure.suptitle(title)``.
@@ -15,7 +15,8 @@ from jax.typing import ArrayLike
 
 from mder_jax import metrics
 from mder_jax._checks import check_index, chosen_rows, floats, plain_probability
-from mder_jax.metrics.scores import Prediction, of_rows, prepared, students_of_rows
+from mder_jax.metrics.scores import Prediction, prepared, students_of_rows
+from mder_jax.mixture import as_mixture
 from mder_jax.niw import NIW
 from mder_jax.plotting import _drawing
 from mder_jax.plotting._drawing import BLACK, BLUE, GREY, ORANGE, PALE, POINTS
@@ -47,14 +48,13 @@ def ellipses(
       coverage: of the ellipse, between 0 and 1.
       y: observations to draw as points, (N, n).
       names: of the n targets, with their units.
-      ax: where to draw.
 
     Example:
       >>> t = StudentT(5.0, np.zeros((3, 2)), np.broadcast_to(np.eye(2), (3, 2, 2)))
       >>> len(ellipses(t, rows=[0, 2]).patches)
       2
     """
-    mixture = of_rows(prediction)
+    mixture = as_mixture(prediction)
     pair = _drawing.pair_of(targets, mixture.n)
     labels = _drawing.labels(names, mixture.n)
     mean, aleatoric, epistemic = _drawing.moments(mixture)
@@ -98,14 +98,13 @@ def bands(
       coverage: probabilities of the intervals.
       y: observations to draw as points, (N, n).
       name: of the target, with its unit.
-      ax: where to draw.
 
     Example:
       >>> t = StudentT(5.0, np.zeros((3, 1)), np.ones((3, 1, 1)))
       >>> print(bands([1.0, 3.0, 2.0], t, name="price (EUR)").lines[0].get_xdata())
       [1. 2. 3.]
     """
-    mixture = of_rows(prediction)
+    mixture = as_mixture(prediction)
     (j,) = check_index([target], mixture.n)
     order, x = _drawing.ordered(x, mixture.batch_shape[0])
     means, _, epistemic = _drawing.moments(mixture)
@@ -133,7 +132,6 @@ def nu_gate(x: ArrayLike, niw: NIW, ax: "Axes | None" = None) -> "Axes":
     Args:
       x: the input, (N,), in any order.
       niw: of one network, batch shape (N,), or of M members, (M, N).
-      ax: where to draw.
 
     Example:
       >>> from mder_jax import couple
@@ -163,12 +161,6 @@ def calibration(
 
     The band holds the line of a right prediction with probability 0.95 at each level, by the binomial distribution of
     the rows; it is for the target with the fewest observations.
-
-    Args:
-      y: observations, (N, n).
-      prediction: of N rows and n targets.
-      names: of the targets.
-      ax: where to draw.
 
     Example:
       >>> t = StudentT(5.0, np.zeros((3, 1)), np.ones((3, 1, 1)))
@@ -203,12 +195,7 @@ def pit(
 
     The band holds the height of a bin with probability 0.95 if the values are uniform.
 
-    Args:
-      y: observations, (N, n).
-      prediction: of N rows and n targets.
-      joint: `metrics.joint_pit` of the complete rows, instead of `metrics.pit`.
-      names: of the targets.
-      ax: where to draw.
+    `joint` shows `metrics.joint_pit` of the complete rows instead of `metrics.pit`.
 
     Example:
       >>> t = StudentT(5.0, np.zeros((3, 1)), np.ones((3, 1, 1)))
@@ -238,13 +225,6 @@ def predicted_observed(
 ) -> "Axes":
     """Observed y_j against the predicted mean with ± √Cov_jj; for more than 500 rows the density of points instead.
 
-    Args:
-      y: observations, (N, n).
-      prediction: of N rows and n targets.
-      target: its index.
-      name: of the target, with its unit.
-      ax: where to draw.
-
     Example:
       >>> t = StudentT(5.0, np.zeros((3, 1)), np.ones((3, 1, 1)))
       >>> print(predicted_observed(np.ones((3, 1)), t, name="price (EUR)").get_ylabel())
@@ -252,7 +232,7 @@ def predicted_observed(
     """
     y, mixture = prepared(y, prediction)
     (j,) = check_index([target], mixture.n)
-    means, aleatoric, epistemic = _drawing.moments(of_rows(prediction))
+    means, aleatoric, epistemic = _drawing.moments(as_mixture(prediction))
     seen, known = np.asarray(y)[:, j], ~np.isnan(np.asarray(y)[:, j])
     _drawing.fewest(seen[:, None])
     seen, mean, variance = seen[known], means[known, j], (aleatoric + epistemic)[known, j, j]
@@ -263,7 +243,7 @@ def predicted_observed(
         cells = ax.hexbin(mean, seen, gridsize=50, extent=(*limits, *limits), bins="log", mincnt=1, linewidths=0.1)
         ax.figure.colorbar(cells, ax=ax, label="rows", shrink=0.8)
     else:
-        bars = {"ecolor": _drawing.tint(BLUE, 0.4), "elinewidth": 0.8}
+        bars: dict[str, Any] = {"ecolor": _drawing.tint(BLUE, 0.4), "elinewidth": 0.8}
         ax.errorbar(mean, seen, xerr=std, fmt="o", label="mean ± std", color=BLUE, markersize=3, **bars)
     ax.plot(limits, limits, color=ORANGE, linewidth=1, zorder=3, label="observed = predicted")
     ax.set(xlabel=f"predicted {label}", ylabel=f"observed {label}", xlim=limits, ylim=limits, aspect="equal")
@@ -274,12 +254,6 @@ def sparsification(
     y: ArrayLike, prediction: Prediction, names: Sequence[str] | None = None, ax: "Axes | None" = None
 ) -> "Axes":
     """RMSE of the rows left / RMSE of all, as the most uncertain rows are removed first, or (thin) the worst.
-
-    Args:
-      y: observations, (N, n).
-      prediction: of N rows and n targets.
-      names: of the targets.
-      ax: where to draw.
 
     Example:
       >>> t = StudentT(5.0, np.zeros((3, 1)), np.array([[[1.0]], [[2.0]], [[3.0]]]))

@@ -5,7 +5,6 @@ from typing import TYPE_CHECKING, Any
 
 import jax
 import numpy as np
-from jax import Array
 from jax.typing import ArrayLike
 
 from mder_jax import metrics
@@ -45,7 +44,7 @@ def with_legend(ax: "Axes") -> "Axes":
     handles, labels = ax.get_legend_handles_labels()
     columns = int(np.clip(60 // (8 + max(map(len, labels))), 1, len(labels)))
     ax.locator_params(axis="x", nbins=5)  # long numbers would touch each other
-    above = {"loc": "lower left", "bbox_to_anchor": (0, 1.01), "borderaxespad": 0}
+    above: dict[str, Any] = {"loc": "lower left", "bbox_to_anchor": (0, 1.01), "borderaxespad": 0}
     ax.legend(handles, labels, ncols=columns, frameon=False, fontsize="small", **above)
     return ax
 
@@ -76,15 +75,10 @@ def label(name: str | None, j: int) -> str:
 
 def moments(mixture: Mixture) -> tuple[np.ndarray, ...]:
     """Mean (N, n), aleatoric and epistemic covariance (N, n, n)."""
-    mean, aleatoric, epistemic = parts(mixture)
-    return np.asarray(mean), np.asarray(aleatoric), np.asarray(epistemic)
+    return tuple(np.asarray(part) for part in _moments(mixture))
 
 
-@jax.jit
-def parts(mixture: Mixture) -> tuple[Array, Array, Array]:
-    return mixture.mean(), mixture.aleatoric(), mixture.epistemic()
-
-
+_moments = jax.jit(lambda mixture: (mixture.mean(), mixture.aleatoric(), mixture.epistemic()))
 interval = jax.jit(Mixture.interval)
 _radius_of_tail = jax.jit(radius_of_tail)
 
