@@ -23,18 +23,13 @@ from jax.typing import ArrayLike
 T = TypeVar("T")
 
 
-Scalar = (int, float)
-
-
 def floats(**arguments: Any) -> list[Array]:
     """The arguments as arrays of one float dtype; names are for the error message."""
     with np.errstate(over="ignore"):  # 1e300 is infinite in float32
-        arrays = {name: _array(name, value) for name, value in arguments.items() if type(value) not in Scalar}
+        arrays = {name: _array(name, value) for name, value in arguments.items() if type(value) not in (int, float)}
         kinds = {array.dtype for array in arrays.values() if jnp.issubdtype(array.dtype, jnp.floating)}
-        if kinds:
-            dtype = jnp.float64 if jnp.dtype(jnp.float64) in kinds else jnp.float32
-        else:
-            dtype = jnp.result_type(float)
+        single_or_double = jnp.float64 if jnp.dtype(jnp.float64) in kinds else jnp.float32
+        dtype = single_or_double if kinds else jnp.result_type(float)
         try:
             return [jnp.asarray(arrays.get(name, value), dtype) for name, value in arguments.items()]
         except OverflowError:
@@ -44,15 +39,12 @@ def floats(**arguments: Any) -> list[Array]:
 def doubles(name: str, value: Any) -> np.ndarray:
     """The argument as an array of numpy's float64, whatever precision JAX has."""
     array = np.asarray(value) if hasattr(value, "dtype") else _stacked(name, value)
-    if not (jnp.issubdtype(array.dtype, jnp.floating) or jnp.issubdtype(array.dtype, jnp.integer)):
-        raise TypeError(f"{name} must hold real numbers; got {None if value is None else f'dtype {array.dtype}'}")
-    return np.asarray(array, np.float64)
+    return np.asarray(_real(name, value, array), np.float64)
 
 
 def floats_with(tree: T, **arguments: ArrayLike) -> tuple[T, list[Array]]:
     """A pytree of floats and further arguments, all in one float dtype."""
-    leaves = jax.tree.leaves(tree)
-    *arrays, like = floats(**arguments, like=leaves[0])
+    *arrays, like = floats(**arguments, like=jax.tree.leaves(tree)[0])
     return jax.tree.map(lambda leaf: leaf.astype(like.dtype), tree), arrays
 
 
@@ -78,15 +70,33 @@ def matching(tree: T, shape: tuple[int, ...], of: str, **argument: ArrayLike) ->
     return tree, array
 
 
+def filled(name: str, array: Array, shape: tuple[int, ...], of: str) -> Array:
+    """A scalar repeated to that shape; anything else must have exactly that shape."""
+    if array.ndim:
+        check_same(name, array, shape, of)
+    return jnp.broadcast_to(array, shape)
+
+
+def observed_in(y: Array, missing: bool) -> Array | None:
+    """Where y is not NaN, if `missing`; None, which costs nothing, if not, or if a concrete y has no NaN."""
+    if not missing or (is_concrete(y) and not np.isnan(y).any()):
+        return None
+    return ~jnp.isnan(y)
+
+
 def _array(name: str, value: Any) -> Array:
     array = value if isinstance(value, jax.Array | np.ndarray | np.generic) else _stacked(name, value)
+    return jnp.asarray(_real(name, value, array))
+
+
+def _real(name: str, value: Any, array: Any) -> Any:
     if not (jnp.issubdtype(array.dtype, jnp.floating) or jnp.issubdtype(array.dtype, jnp.integer)):
         raise TypeError(f"{name} must hold real numbers; got {None if value is None else f'dtype {array.dtype}'}")
-    return jnp.asarray(array)
+    return array
 
 
 def _stacked(name: str, value: Any) -> Array | np.ndarray:
-    """A number or nested lists of them, of which some may be traced, as an array."""
+    """A number or nested lists of them, some possibly traced, as an array."""
     try:
         return (jnp if any(isinstance(leaf, jax.Array) for leaf in jax.tree.leaves(value)) else np).asarray(value)
     except ValueError:  # rows that differ in length
@@ -94,13 +104,13 @@ def _stacked(name: str, value: Any) -> Array | np.ndarray:
 
 
 def check_type(name: str, value: Any, *kinds: type) -> None:
-    """Raise unless it is one of the library's own values."""
+    """Raise unless it is of one of these classes."""
     if not isinstance(value, kinds):
         raise TypeError(f"{name} must be {_either(f'a {kind.__name__}' for kind in kinds)}; got {_brief(value)}")
 
 
 def check_option(name: str, value: Any, options: Iterable[str]) -> None:
-    """Raise unless it is one of the words."""
+    """Raise unless it is one of the options."""
     if not isinstance(value, str) or value not in options:
         raise ValueError(f"{name} must be {_either(map(repr, options))}; got {_brief(value)}")
 
@@ -111,18 +121,18 @@ def _either(choices: Iterable[str]) -> str:
 
 
 def _brief(value: Any) -> str:
-    """A value for a message: numbers, words and None as they are, of anything else the type."""
+    """A value for a message: numbers, strings and None as they are, the type of anything else."""
     plain = value is None or isinstance(value, bool | int | float | complex | str)
     return f"{value!r:.60}" if plain else type(value).__name__
 
 
 def is_integer(value: Any) -> bool:
-    """Whether it is an integer, of Python or numpy."""
+    """Whether it is an integer of Python or numpy."""
     return isinstance(value, int | np.integer) and not isinstance(value, bool)
 
 
 def integer(name: str, value: Any, least: int = 1) -> int:
-    """The number as Python's, or an error unless it is an integer, not traced, at least so large and below 2³¹."""
+    """An integer as Python's int; an error if it is traced, below `least`, or not below 2³¹."""
     if not is_integer(value):
         raise TypeError(f"{name} must be an integer that is not traced; got {_brief(value)}")
     if value < least:
@@ -133,7 +143,7 @@ def integer(name: str, value: Any, least: int = 1) -> int:
 
 
 def flag(name: str, value: Any) -> bool:
-    """Whether it is true, or an error unless it is True or False."""
+    """A boolean as Python's bool."""
     if not isinstance(value, bool | np.bool_):
         raise TypeError(f"{name} must be True or False; got {_brief(value)}")
     return bool(value)
@@ -147,7 +157,7 @@ def one_number(name: str, value: Any) -> Array:
 
 
 def plain_number(name: str, value: Any) -> float:
-    """A real number as Python's, or an error, also if it is traced."""
+    """A real number as Python's float; an error if it is traced."""
     if isinstance(value, float):
         return float(value)
     number = one_number(name, value)
@@ -156,7 +166,7 @@ def plain_number(name: str, value: Any) -> float:
     return float(number)
 
 
-# The four kinds of ends that an interval of probabilities has, and what a message says of each.
+# Intervals of probabilities, as a message describes them.
 _ENDS = {
     "[]": " between 0 and 1",
     "()": " between 0 and 1",
@@ -186,7 +196,7 @@ def probability(name: str, value: Any, ends: str = "[]", dtype: Any = None) -> A
 
 
 def plain_probability(name: str, value: Any, ends: str = "()") -> float:
-    """One probability as Python's float, or an error, also if it is traced."""
+    """One probability as Python's float; an error if it is traced."""
     number = plain_number(name, value)
     check_probability(name, number, ends)
     return number
@@ -203,7 +213,7 @@ def target_names(names: Any, n: int) -> tuple[str, ...]:
 
 
 def in_order(y: Any, names: list[str] | None) -> Any:
-    """A data frame with its columns in the order of the fit, found by name; what has no names as it is."""
+    """A data frame with its columns in the order of the fit, found by name; unchanged if it has no names."""
     here = names_of(y)
     if names is None or here is None or here == names:
         return y
@@ -214,7 +224,7 @@ def in_order(y: Any, names: list[str] | None) -> Any:
 
 
 def names_of(y: Any) -> list[str] | None:
-    """The names of the targets, if y has any; the numbers 0, 1, ... that pandas gives to columns are none."""
+    """The names of the targets, if y has any; the default columns 0, 1, ... of pandas are not names."""
     if hasattr(y, "columns"):
         names = list(y.columns)
         return None if names == list(range(len(names))) else [str(name) for name in names]
@@ -223,7 +233,7 @@ def names_of(y: Any) -> list[str] | None:
 
 
 def one_key(key: Any) -> Array:
-    """A single random key as a typed one, or an error."""
+    """A single random key, as a typed one."""
     if getattr(key, "dtype", None) == np.uint32:
         with contextlib.suppress(TypeError):
             key = jax.random.wrap_key_data(key)
@@ -234,13 +244,13 @@ def one_key(key: Any) -> Array:
 
 
 def check_rank(name: str, array: Array, rank: int, event: str) -> None:
-    """Raise unless the array has at least the axes of its event, and a last axis that is not empty."""
+    """Raise unless the array has at least the axes of its event, and a nonempty last axis."""
     if array.ndim < rank or array.shape[-1] == 0:
         raise ValueError(f"{name} must have shape {event} with n >= 1; got {array.shape}")
 
 
 def check_event(name: str, array: Array, event: tuple[int, ...], of: str) -> None:
-    """Raise unless the last axes are exactly the event, e.g. never (N,) where (N, 1) is meant."""
+    """Raise unless the last axes are exactly the event: (N,) is not accepted for (N, 1)."""
     if array.ndim < len(event) or array.shape[array.ndim - len(event) :] != event:
         expected = ", ".join(["...", *map(str, event)])
         raise ValueError(f"{name} must have shape ({expected}) to match {of}; got {array.shape}")
@@ -262,12 +272,11 @@ def common_batch(**batches: tuple[int, ...]) -> tuple[int, ...]:
 
 def same_rank(array: Array, batch: tuple[int, ...], event_rank: int) -> Array:
     """Put axes of size one in front so that the array lines up with a batch (a view, no copy)."""
-    missing = len(batch) + event_rank - array.ndim
-    return jnp.reshape(array, (1,) * missing + array.shape)
+    return jnp.reshape(array, (1,) * (len(batch) + event_rank - array.ndim) + array.shape)
 
 
 def check_within(array: Array, low: float, high: float, rule: str) -> None:
-    """Raise with the rule if a concrete value is not within the bounds."""
+    """Raise with the rule if a concrete value is out of bounds."""
     if is_concrete(array):
         values = np.asarray(array, np.float64)
         if not np.all((values >= low) & (values <= high)):
@@ -283,7 +292,7 @@ def sample_shape(shape: int | Sequence[int]) -> tuple[int, ...]:
 
 
 def is_concrete(array: Array | np.ndarray) -> bool:
-    """Whether there are values to look at."""
+    """Whether the values are known, not traced."""
     return not isinstance(array, jax.core.Tracer)
 
 
@@ -294,11 +303,16 @@ def is_key(value: Any) -> bool:
 
 def check_above(name: str, array: Array | np.ndarray, bound: float, why: str) -> None:
     """Raise if a concrete value is at or below the bound; a NaN passes and stays visible in the result."""
-    if is_concrete(array):
-        values = np.asarray(array)
-        bad = values <= bound
-        if bad.any():
-            raise ValueError(f"{name} must be greater than {bound:g} ({why}); got {values[bad].flat[0]:g}")
+    if is_concrete(array) and np.any(np.asarray(array) <= bound):
+        bad = np.asarray(array)[np.asarray(array) <= bound].flat[0]
+        raise ValueError(f"{name} must be greater than {bound:g} ({why}); got {bad:g}")
+
+
+def check_location(location: str, loc: Array, factor: str, L: Array) -> None:
+    """Raise unless loc is (..., n), and L a Cholesky factor (..., n, n) as far as its values are known."""
+    check_rank(location, loc, 1, "(..., n)")
+    check_same(factor, L, (*loc.shape, loc.shape[-1]), f"{location} {loc.shape} with one more axis")
+    check_tril(factor, L)
 
 
 def check_tril(name: str, array: Array) -> None:
@@ -312,7 +326,7 @@ def check_tril(name: str, array: Array) -> None:
 
 
 def chosen_rows(name: str, rows: Any, count: int) -> np.ndarray:
-    """Numbers in 0 .. count-1 from anything that names some of so many: a number, several, a slice or a mask."""
+    """Indices in 0 .. count-1 from an index, several, a slice or a mask."""
     try:
         chosen = np.atleast_1d(np.arange(count)[rows])
     except (IndexError, TypeError, ValueError):
@@ -323,7 +337,7 @@ def chosen_rows(name: str, rows: Any, count: int) -> np.ndarray:
 
 
 def check_index(index: Sequence[int], n: int) -> tuple[int, ...]:
-    """Target numbers as a tuple in 0 .. n-1, negative ones counted from the end, without repeats."""
+    """Indices of targets as a tuple in 0 .. n-1, negative ones counted from the end, without repeats."""
     try:
         plain = np.ndim(index) == 1 and not any(isinstance(i, bool | np.bool_) for i in index)
         chosen = tuple(operator.index(i) for i in index) if plain else ()

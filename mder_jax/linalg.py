@@ -5,26 +5,23 @@ than one library call per matrix, and it cannot hang: in jaxlib up to 0.10 two b
 same time inside one program wait for each other forever on a machine with two cores.
 """
 
-from collections.abc import Callable
-from typing import Any
-
 import jax
 import jax.numpy as jnp
 import numpy as np
 from jax import Array, lax
+from jax.custom_batching import custom_vmap
 from jax.typing import ArrayLike
 
-from mder_jax._checks import check_event, check_rank, floats, integer, same_rank
+from mder_jax._checks import check_event, check_rank, floats, integer, is_concrete, same_rank
 
 __all__ = ["half_logdet", "tril_size", "unpack_tril", "whiten"]
 
-# Up to this size a triangular solve is written out entry by entry; above, it is a loop, which compiles faster.
-_UNROLLED = 16
-# Up to this size a log-density treats every entry of L as an array of its own over the batch: the compiler then removes
-# the matrix between link and loss, and value and gradient of both are two to four times faster.
-ENTRYWISE = 8
-# Up to this size rows are left out by rotations written out entry by entry.
-_ROTATED = 4
+# The largest n for which each of these is written out entry by entry, and why it is not above.
+_SOLVED = 16  # a triangular solve: a loop compiles faster
+ENTRYWISE = 8  # a log-density, which makes link and loss 2 to 4 times faster: the matrix between them is never formed
+_MULTIPLIED = 8  # a product of matrices: one library call for each is faster
+_ROTATED = 4  # leaving rows out: a loop of reflections compiles faster
+_DIFFERENTIATED = 3  # the derivative of a triangular solve: another solve is faster
 
 
 def tril_size(n: int) -> int:
@@ -51,20 +48,18 @@ def unpack_tril(entries: ArrayLike, n: int) -> Array:
         raise ValueError(f"a {n} x {n} lower triangle has {tril_size(n)} entries; got shape {entries.shape}")
     if n <= ENTRYWISE:
         return join_tril(split_last(entries), n)
-    rows = []
-    for j in range(n):
-        row = entries[..., tril_size(j) : tril_size(j + 1)]
-        rows.append(jnp.pad(row, [(0, 0)] * (row.ndim - 1) + [(0, n - 1 - j)]))
-    return jnp.stack(rows, axis=-2)
+    front = [(0, 0)] * (entries.ndim - 1)
+    rows = [entries[..., tril_size(j) : tril_size(j + 1)] for j in range(n)]
+    return jnp.stack([jnp.pad(row, [*front, (0, n - row.shape[-1])]) for row in rows], axis=-2)
 
 
 def split_last(x: Array) -> list[Array]:
-    """The entries of the last axis as arrays of their own, (..., k) -> k times (...)."""
+    """The entries of the last axis as separate arrays, (..., k) -> k times (...)."""
     return [jnp.squeeze(part, -1) for part in lax.split(x, (1,) * x.shape[-1], x.ndim - 1)]
 
 
 def split_tril(L: Array) -> list[list[Array]]:
-    """The lower triangle of (..., n, n) as arrays of their own: row i is a list of i + 1 arrays (...)."""
+    """The lower triangle of (..., n, n) as separate arrays: row i is a list of i + 1 arrays (...)."""
     n, rank = L.shape[-1], L.ndim
     rows = [lax.split(row, (1,) * n, rank - 1) for row in lax.split(L, (1,) * n, rank - 2)]
     return [[jnp.squeeze(entry, (-1, -2)) for entry in row[: i + 1]] for i, row in enumerate(rows)]
@@ -136,7 +131,7 @@ def half_logdet(L: ArrayLike) -> Array:
 
 def matmul(A: Array, B: Array) -> Array:
     """A B; small factors as a fused sum of products, faster than one library call per matrix."""
-    if A.shape[-1] > 8:
+    if A.shape[-1] > _MULTIPLIED:
         return A @ B
     return jnp.sum(A[..., :, :, None] * B[..., None, :, :], axis=-2)
 
@@ -158,7 +153,7 @@ def whiten(L: ArrayLike, d: ArrayLike) -> Array:
     check_event("L", L, (d.shape[-1],) * 2, f"d {d.shape}")
     if L.shape[:-1] != d.shape:
         L, d = _aligned(L, d)
-    if d.shape[-1] <= 3:  # the derivative of so few operations is faster than another solve
+    if d.shape[-1] <= _DIFFERENTIATED:
         return _forward(L, d)
 
     def product(x: Array) -> Array:
@@ -170,43 +165,29 @@ def whiten(L: ArrayLike, d: ArrayLike) -> Array:
 def _aligned(L: Array, d: Array) -> tuple[Array, Array]:
     """L with as many axes as it needs, and d for every L: axes of size one are stretched."""
     longest = max(L.shape[:-2], d.shape[:-1], key=len)
-    aligned, d = same_rank(L, longest, 2), same_rank(d, longest, 1)
-    sizes = list(zip(aligned.shape[:-2], d.shape[:-1], strict=True))
+    L, d = same_rank(L, longest, 2), same_rank(d, longest, 1)
+    sizes = list(zip(L.shape[:-2], d.shape[:-1], strict=True))
     if any(a != b and 1 not in (a, b) for a, b in sizes):
         raise ValueError(f"batch shapes do not agree: L {L.shape[:-2]}, d {d.shape[:-1]}")
-    return aligned, jnp.broadcast_to(d, (*(b if a == 1 else a for a, b in sizes), d.shape[-1]))
-
-
-def _forward(L: Array, b: Array) -> Array:
-    """L⁻¹ b, from the top."""
-    return _substitute(b, range(b.shape[-1]), lambda row, column: L[..., row, column])
+    return L, jnp.broadcast_to(d, (*(b if a == 1 else a for a, b in sizes), d.shape[-1]))
 
 
 def _backward(L: Array, b: Array) -> Array:
-    """L⁻ᵀ b, from the bottom."""
-    return _substitute(b, range(b.shape[-1])[::-1], lambda row, column: L[..., column, row])
+    """L⁻ᵀ b: with its rows and columns reversed, Lᵀ is a lower triangle."""
+    return jnp.flip(_forward(jnp.flip(jnp.swapaxes(L, -1, -2), (-1, -2)), jnp.flip(b, -1)), -1)
 
 
-def _substitute(b: Array, order: range, entry: Callable[[Any, Any], Array]) -> Array:
-    """Solve a triangular system whose unknowns become known in the given order; entry(:, j) is a column."""
+def _forward(L: Array, b: Array) -> Array:
+    """L⁻¹ b by forward substitution."""
     n = b.shape[-1]
-    if n <= _UNROLLED:
-        solved: dict[int, Array] = {}
-        for j in order:
-            rest = b[..., j]
-            for k, known in solved.items():
-                rest = rest - entry(j, k) * known
-            solved[j] = rest / entry(j, j)
-        return jnp.stack([solved[j] for j in range(n)], axis=-1)
+    if n <= _SOLVED:
+        rows = [[L[..., i, k] for k in range(i + 1)] for i in range(n)]
+        return jnp.stack(_solve_rows(rows, [b[..., i] for i in range(n)]), axis=-1)
     index = _axis(n, b.ndim)
 
-    def eliminate(step: Array, x: Array) -> Array:
-        j = order.start + order.step * step
-        known = jnp.take(x, j, axis=-1) / entry(j, j)
-        later = (index - j) * order.step > 0
-        return jnp.where(
-            later, x - entry(slice(None), j) * known[..., None], jnp.where(index == j, known[..., None], x)
-        )
+    def eliminate(j: Array, x: Array) -> Array:
+        known = (jnp.take(x, j, axis=-1) / L[..., j, j])[..., None]
+        return jnp.where(index > j, x - L[..., :, j] * known, jnp.where(index == j, known, x))
 
     return lax.fori_loop(0, n, eliminate, b)
 
@@ -260,14 +241,16 @@ def axes_of(S: Array) -> Array:
     n = S.shape[-1]
     if n == 1:
         return jnp.ones_like(S)
-    padding = [(0, 0)] * (S.ndim - 2) + [(0, n % 2)] * 2
-    S = jnp.pad(S, padding)
+    S = jnp.pad(S, [(0, 0)] * (S.ndim - 2) + [(0, n % 2)] * 2)
     size, half = n + n % 2, (n + n % 2) // 2
-    seats = [0, *range(1, half), *range(size - 1, half - 1, -1)]  # in a circle; the first stays
-    moved = [seats[0], seats[-1], *seats[1:-1]]
-    order = np.empty(size, int)
-    order[seats] = moved
     bound = 4 * float(jnp.finfo(S.dtype).eps) ** 2
+
+    def moved(matrix: Array, axis: int) -> Array:
+        """The axes in the seats of the next round: along the first half, back along the second; the first stays."""
+        if half == 1:
+            return matrix
+        first, others, last, opposite, rest = jnp.split(matrix, (1, half - 1, half, half + 1), axis)
+        return jnp.concatenate([first, opposite, others, rest, last], axis)
 
     def turn(matrix: Array, cosine: Array, sine: Array) -> Array:
         """Columns i and i + n/2 turned by the i-th angle."""
@@ -284,7 +267,7 @@ def axes_of(S: Array) -> Array:
         angle = jnp.where(jnp.abs(angle) > 0.25 * np.pi, angle - jnp.sign(angle) * 0.5 * np.pi, angle)
         cosine, sine = jnp.cos(angle), jnp.sin(angle)
         S = turn(jnp.swapaxes(turn(S, cosine, sine), -1, -2), cosine, sine)
-        return S[..., order, :][..., order], turn(U, cosine, sine)[..., order]
+        return moved(moved(S, -2), -1), moved(turn(U, cosine, sine), -1)
 
     def unfinished(state: tuple[Array, Array, Array]) -> Array:
         S, _, count = state
@@ -297,7 +280,7 @@ def axes_of(S: Array) -> Array:
 
     identity = jnp.broadcast_to(jnp.eye(size, dtype=S.dtype).reshape((1,) * (S.ndim - 2) + (size, size)), S.shape)
     U = lax.while_loop(unfinished, sweep, (S, identity, jnp.zeros((), jnp.int32)))[1]
-    # The axis that was added stays an axis of its own: it is left out wherever it is now.
+    # The axis that was added is still separate: it is left out wherever it is now.
     if n % 2:
         place = jnp.argmax(jnp.abs(U[..., -1, :]), axis=-1)
         column = _axis(n, S.ndim - 1)
@@ -311,41 +294,57 @@ def triangularise(B: Array) -> Array:
     """The lower-triangular L with positive diagonal and L Lᵀ = B Bᵀ, (..., k, m) -> (..., k, k), k ≤ m.
 
     One Householder reflection a row, so the condition number is not squared as it is by forming B Bᵀ. Compiled here,
-    since a loop that is called on its own would be compiled anew each time.
+    since a loop that is called without `jit` is compiled anew each time.
     """
     return _triangularise(B, jnp.ones(B.shape[:-1], bool))
+
+
+@custom_vmap
+def _all(x: Array) -> Array:
+    """Whether all are True, also over the axes of `jax.vmap`: `lax.cond` on it then computes one branch, not both."""
+    return jnp.all(x)
+
+
+@_all.def_vmap
+def _all_of_batch(size: int, batched: list[bool], x: Array) -> tuple[Array, bool]:
+    return _all(x), False
 
 
 def leave_rows_out(L: Array, observed: Array) -> Array:
     """Factor of the observed rows of a lower-triangular L, (..., n, n) and (..., n) -> (..., n, n).
 
     The rows not observed become those of the identity; the others factor the Gram matrix of the observed rows alone.
-    The column of a row that was left out stays free to be rotated into the diagonal of the rows below it.
+    Where all rows are observed it is L itself; if they are everywhere, nothing is computed.
     """
-    n = L.shape[-1]
-    if n > _ROTATED:
-        return _triangularise(jnp.tril(L), observed)
-    entry = {(i, k): L[..., i, k] for i in range(n) for k in range(i + 1)}
-    seen = [observed[..., i] for i in range(n)]
-    for i in range(n):
-        for k in range(i):  # rotate column k into column i if row i is there and row k is not
-            below = jnp.where(seen[i] & ~seen[k], entry[i, k], 0.0)
-            length = jnp.sqrt(entry[i, i] ** 2 + below**2)
-            cosine, sine = entry[i, i] / length, below / length
-            entry[i, i] = length
-            for j in range(i + 1, n):
-                a, b = entry[j, i], entry[j, k]
-                entry[j, i], entry[j, k] = cosine * a + sine * b, cosine * b - sine * a
-    zero = jnp.zeros_like(entry[0, 0])
-    rows = [
-        [
-            jnp.where(seen[i], entry[i, k], 1.0) if k == i else jnp.where(seen[i] & seen[k], entry[i, k], 0.0)
-            for k in range(i + 1)
-        ]
-        + [zero] * (n - i - 1)
-        for i in range(n)
-    ]
-    return jnp.stack([jnp.stack(row, axis=-1) for row in rows], axis=-2)
+    if is_concrete(observed):
+        return L if np.asarray(observed).all() else _left_out(L, observed)
+    return lax.cond(_all(observed), lambda L, _: L, _left_out, L, observed)
+
+
+def _left_out(L: Array, observed: Array) -> Array:
+    factor = _triangularise(jnp.tril(L), observed) if L.shape[-1] > _ROTATED else _rotated(L, observed)
+    return jnp.where(jnp.all(observed, axis=-1)[..., None, None], L, factor)
+
+
+def _rotated(L: Array, observed: Array) -> Array:
+    """`leave_rows_out` by rotations: the column of a row left out is free to be rotated into the diagonal below it."""
+    entry, seen = split_tril(L), split_last(observed)
+    for i in range(len(seen)):
+        for k in range(i):
+            _rotate(entry, i, k, seen[i] & ~seen[k])
+    pairs = [(i, k) for i in range(len(seen)) for k in range(i + 1)]
+    kept = [jnp.where(seen[i] & seen[k], entry[i][k], 1.0 if i == k else 0.0) for i, k in pairs]
+    return join_tril(kept, len(seen))
+
+
+def _rotate(entry: list[list[Array]], i: int, k: int, where: Array) -> None:
+    """Givens rotation of columns k and i of a lower triangle, in place, that turns its entry (i, k) into 0."""
+    below = jnp.where(where, entry[i][k], 0.0)
+    length = jnp.sqrt(entry[i][i] ** 2 + below**2)
+    cosine, sine = entry[i][i] / length, below / length
+    entry[i][i] = length
+    for row in entry[i + 1 :]:
+        row[i], row[k] = cosine * row[i] + sine * row[k], cosine * row[k] - sine * row[i]
 
 
 @jax.custom_jvp

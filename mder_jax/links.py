@@ -22,13 +22,13 @@ from mder_jax.student_t import StudentT
 __all__ = ["gaussian_link", "inverse_gaussian_link", "inverse_nig_link", "inverse_niw_link", "nig_link", "niw_link"]
 __all__ += ["num_outputs"]
 
-# ln L_jj is held within ±30 (1e-13 to 1e13): a likelihood without bound, as of data on a line, drives L_jj to 0,
-# and in float32 ‖L⁻¹d‖² would overflow long before exp(p) underflows.
+# ln L_jj is clipped to ±30 (1e-13 to 1e13): an unbounded likelihood, as of data on a line, drives L_jj to 0, and in
+# float32 ‖L⁻¹d‖² would overflow long before exp(p) underflows.
 LOG_DIAGONAL_BOUND = 30.0
 
 
 def num_outputs(n: int) -> int:
-    """n(n+3)/2 + 1, the width of the raw vector that `niw_link` takes for n targets.
+    """n(n+3)/2 + 1, the width of the raw vector of `niw_link` for n targets.
 
     Example:
       >>> num_outputs(2)
@@ -65,9 +65,7 @@ def niw_link(
       >>> print(niw_link(jnp.zeros(6), n=2).nu)
       8.0
     """
-    (raw,) = floats(raw=raw)
-    if raw.shape[-1:] != (num_outputs(n),):
-        raise ValueError(f"n = {n} targets need {num_outputs(n)} raw outputs; got shape {raw.shape}")
+    raw = _outputs(raw, num_outputs(n), f"n = {n} targets need")
     low, high = _nu_bounds(n, nu_min, nu_max)
     mu, entries, gate = lax.split(raw, (n, linalg.tril_size(n), 1), raw.ndim - 1)
     return couple(mu, _tril_with_exp(entries, n, relative), _gate(jnp.squeeze(gate, -1), low, high), r)
@@ -124,17 +122,25 @@ def _on_diagonal(function: Callable[[Array], Array], matrix: Array) -> Array:
     return jnp.where(eye, function(jnp.where(eye, matrix, 1.0)), matrix)
 
 
-def _tril_with_exp(entries: Array, n: int, relative: bool = False) -> Array:
-    def bounded_exp(p: Array) -> Array:
-        return jnp.exp(jnp.clip(p, -LOG_DIAGONAL_BOUND, LOG_DIAGONAL_BOUND))
+def _outputs(raw: ArrayLike, width: int, needs: str) -> Array:
+    (raw,) = floats(raw=raw)
+    if raw.shape[-1:] != (width,):
+        raise ValueError(f"{needs} {width} raw outputs; got shape {raw.shape}")
+    return raw
 
+
+def _bounded_exp(p: Array) -> Array:
+    return jnp.exp(jnp.clip(p, -LOG_DIAGONAL_BOUND, LOG_DIAGONAL_BOUND))
+
+
+def _tril_with_exp(entries: Array, n: int, relative: bool = False) -> Array:
     if n > linalg.ENTRYWISE:
-        L = _on_diagonal(bounded_exp, linalg.unpack_tril(entries, n))
+        L = _on_diagonal(_bounded_exp, linalg.unpack_tril(entries, n))
         return jnp.where(linalg.on_diagonal(L), L, L * linalg.diagonal(L)[..., None]) if relative else L
     packed = linalg.split_last(entries)
     for j in range(n):
         first, last = linalg.tril_size(j), linalg.tril_size(j + 1) - 1
-        packed[last] = bounded_exp(packed[last])
+        packed[last] = _bounded_exp(packed[last])
         if relative:
             packed[first:last] = [entry * packed[last] for entry in packed[first:last]]
     return linalg.join_tril(packed, n)
@@ -158,15 +164,11 @@ def nig_link(raw: ArrayLike, n: int | None = None, floor: float = 1e-6) -> NIG:
       >>> print(f"{nig_link(jnp.zeros(4)).alpha:.4f}")
       1.6931
     """
-    (raw,) = floats(raw=raw)
-    width = 4 * (1 if n is None else integer("n", n))
     floor = plain_number("floor", floor)
     if not 0 <= floor <= 1e30:
         raise ValueError(f"floor must be a number from 0 to 1e30; got {floor:g}")
-    if raw.shape[-1:] != (width,):
-        raise ValueError(
-            f"{'one target needs' if n is None else f'n = {n} targets need'} {width} raw outputs; got shape {raw.shape}"
-        )
+    count, needs = (1, "one target needs") if n is None else (integer("n", n), f"n = {n} targets need")
+    raw = _outputs(raw, 4 * count, needs)
     mu, kappa, alpha, beta = jnp.split(raw, 4, axis=-1) if n else [raw[..., i] for i in range(4)]
     tiny = jnp.finfo(raw.dtype).eps
     kappa, beta = (jnp.maximum(jax.nn.softplus(p), floor) for p in (kappa, beta))
@@ -204,16 +206,10 @@ def gaussian_link(raw: ArrayLike, n: int, full: bool = True, relative: bool = Fa
       [[1. 0.]
        [0. 1.]]
     """
-    (raw,) = floats(raw=raw)
-    width = num_outputs(n) - 1 if full else 2 * integer("n", n)
-    if raw.shape[-1:] != (width,):
-        raise ValueError(f"n = {n} targets need {width} raw outputs; got shape {raw.shape}")
-    if full:
-        tril = _tril_with_exp(raw[..., n:], n, relative)
-    else:
-        scale = jnp.exp(jnp.clip(raw[..., n:], -LOG_DIAGONAL_BOUND, LOG_DIAGONAL_BOUND))
-        tril = linalg.diagonal_matrix(scale)
-    return StudentT(jnp.inf, raw[..., :n], tril)
+    raw = _outputs(raw, num_outputs(n) - 1 if full else 2 * integer("n", n), f"n = {n} targets need")
+    mean, rest = raw[..., :n], raw[..., n:]
+    tril = _tril_with_exp(rest, n, relative) if full else linalg.diagonal_matrix(_bounded_exp(rest))
+    return StudentT(jnp.inf, mean, tril)
 
 
 def inverse_gaussian_link(gaussian: StudentT, full: bool = True, relative: bool = False) -> Array:

@@ -27,8 +27,8 @@ def mder_nll(niw: NIW, y: ArrayLike, missing: bool = True) -> Array:
     Args:
       niw: as it comes from the link; batch shape (...).
       y: targets, (..., n), exactly the shape of ``niw.mu``.
-      missing: a NaN in y means that this target was not observed: the loss is then the exact marginal t of the
-        observed ones, and 0 for a row of NaN. False is faster, for data known to be complete.
+      missing: whether a NaN in y means that this target was not observed: the loss is then that of the marginal t of
+        the others, and 0 for a row of NaN. Complete data do not pay for it.
 
     Example:
       >>> from mder_jax import couple
@@ -73,7 +73,7 @@ def der_loss(
 def gaussian_nll(gaussian: StudentT, y: ArrayLike) -> Array:
     r"""−ln N(y | loc, L Lᵀ) = (n/2) ln 2π + Σ_j ln L_jj + ½ ‖L⁻¹(y − loc)‖², (..., n) -> (...).
 
-    For n = 1 it is eq:minnllgaussian. Takes what `gaussian_link` makes; its df = ∞ is not looked at.
+    For n = 1 it is eq:minnllgaussian. Accepts what `gaussian_link` returns; its df = ∞ is not used.
 
     Example:
       >>> gaussian = StudentT(jnp.inf, jnp.zeros(1), jnp.eye(1))

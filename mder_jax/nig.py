@@ -12,7 +12,7 @@ from jax import Array
 from jax.typing import ArrayLike
 
 from mder_jax import _gamma
-from mder_jax._checks import check_above, check_option, check_same, check_type, floats, matching
+from mder_jax._checks import check_above, check_option, check_type, filled, floats, matching
 from mder_jax._pytree import pytree, set_fields
 from mder_jax.niw import NIW
 from mder_jax.student_t import log_t_kernel
@@ -22,7 +22,7 @@ __all__ = ["NIG", "aleatoric", "epistemic", "from_niw", "log_evidence", "to_niw"
 
 @pytree
 class NIG:
-    """Normal-Inverse-Gamma distribution of (μ, σ²); all four arrays have one shape, and every element is its own NIG.
+    """Normal-Inverse-Gamma distribution of (μ, σ²); four arrays of one shape, each element a separate NIG.
 
     Args:
       mu: location μ₀, (...).
@@ -42,12 +42,10 @@ class NIG:
 
     def __init__(self, mu: ArrayLike, kappa: ArrayLike, alpha: ArrayLike, beta: ArrayLike) -> None:
         mu, kappa, alpha, beta = floats(mu=mu, kappa=kappa, alpha=alpha, beta=beta)
-        for name, array in (("kappa", kappa), ("alpha", alpha), ("beta", beta)):
-            if array.ndim:
-                check_same(name, array, mu.shape, "mu")
+        positive = {"kappa": kappa, "alpha": alpha, "beta": beta}
+        for name, array in positive.items():
             check_above(name, array, 0, "a parameter of the NIG")
-        kappa, alpha, beta = (jnp.broadcast_to(array, mu.shape) for array in (kappa, alpha, beta))
-        set_fields(self, mu=mu, kappa=kappa, alpha=alpha, beta=beta)
+        set_fields(self, mu=mu, **{name: filled(name, array, mu.shape, "mu") for name, array in positive.items()})
 
 
 def to_niw(nig: NIG) -> NIW:
@@ -72,9 +70,7 @@ def from_niw(niw: NIW) -> NIG:
     """
     check_type("niw", niw, NIW)
     if niw.n != 1:
-        raise ValueError(
-            f"a NIG describes one target; this NIW has {niw.n} (take mder_jax.marginal(niw, [j]) for target j)"
-        )
+        raise ValueError(f"a NIG describes one target; this NIW has {niw.n} (see mder_jax.marginal(niw, [j]))")
     return NIG(niw.mu[..., 0], niw.kappa, niw.nu / 2, niw.nu / 2 * niw.L[..., 0, 0] ** 2)
 
 
@@ -112,7 +108,7 @@ def aleatoric(nig: NIG, definition: Literal["amini2020", "meinert2023"] = "amini
 
 
 def epistemic(nig: NIG, definition: Literal["amini2020", "meinert2023"] = "amini2020") -> Array:
-    """var[μ] = E[σ²]/κ, what is not known of the mean, eq:uncs, (...): "amini2020", unit y².
+    """var[μ] = E[σ²]/κ, uncertainty about the mean, eq:uncs, (...): "amini2020", unit y².
 
     It is ∞ for α ≤ 1 and NaN for α ≤ ½. "meinert2023" is 1/√κ, no unit.
 
@@ -129,7 +125,7 @@ def epistemic(nig: NIG, definition: Literal["amini2020", "meinert2023"] = "amini
 
 
 def total_evidence(nig: NIG, definition: Literal["amini2020", "meinert2021"] = "meinert2021") -> Array:
-    """Virtual observations in all, (...), Sec. 2.1: "meinert2021" Φ' = κ + 2α; "amini2020" Φ = 2κ + α.
+    """Total number of virtual observations, (...), Sec. 2.1: "meinert2021" Φ' = κ + 2α; "amini2020" Φ = 2κ + α.
 
     Example:
       >>> nig = NIG(mu=0.0, kappa=1.0, alpha=2.0, beta=1.0)

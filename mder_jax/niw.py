@@ -14,23 +14,7 @@ from jax import Array
 from jax.scipy.special import gammaln
 from jax.typing import ArrayLike
 
-from mder_jax import _gamma, linalg
-from mder_jax._checks import (
-    aligned,
-    check_above,
-    check_index,
-    check_option,
-    check_rank,
-    check_same,
-    check_tril,
-    check_type,
-    floats,
-    floats_with,
-    is_concrete,
-    one_key,
-    same_rank,
-    sample_shape,
-)
+from mder_jax import _checks, _gamma, linalg
 from mder_jax._pytree import pytree, set_fields
 from mder_jax.student_t import StudentT, entropy_above_gaussian, log_density, moment_or_undefined
 
@@ -62,18 +46,14 @@ class NIW:
     nu: Array
 
     def __init__(self, mu: ArrayLike, L: ArrayLike, kappa: ArrayLike, nu: ArrayLike) -> None:
-        mu, L, kappa, nu = floats(mu=mu, L=L, kappa=kappa, nu=nu)
-        check_rank("mu", mu, 1, "(..., n)")
-        n = mu.shape[-1]
-        check_same("L", L, (*mu.shape, n), f"mu {mu.shape} with one more axis")
-        for name, array in (("kappa", kappa), ("nu", nu)):
-            if array.ndim:
-                check_same(name, array, mu.shape[:-1], f"the batch of mu {mu.shape}")
-        check_above("nu", nu, n - 1, f"n - 1 for n = {n} targets")
-        check_above("kappa", kappa, 0, "virtual observations of the mean")
-        check_tril("L", L)
-        batch = mu.shape[:-1]
-        set_fields(self, mu=mu, L=L, kappa=jnp.broadcast_to(kappa, batch), nu=jnp.broadcast_to(nu, batch))
+        mu, L, kappa, nu = _checks.floats(mu=mu, L=L, kappa=kappa, nu=nu)
+        _checks.check_location("mu", mu, "L", L)
+        *batch, n = mu.shape
+        kappa = _checks.filled("kappa", kappa, tuple(batch), f"the batch of mu {mu.shape}")
+        nu = _checks.filled("nu", nu, tuple(batch), f"the batch of mu {mu.shape}")
+        _checks.check_above("nu", nu, n - 1, f"n - 1 for n = {n} targets")
+        _checks.check_above("kappa", kappa, 0, "virtual observations of the mean")
+        set_fields(self, mu=mu, L=L, kappa=kappa, nu=nu)
 
     @property
     def n(self) -> int:
@@ -100,22 +80,16 @@ class Draw(NamedTuple):
 
 
 def couple(mu: ArrayLike, L: ArrayLike, nu: ArrayLike, r: ArrayLike = 1.0) -> NIW:
-    """The NIW with κ = ν / r, eq:kappanucoupling: r virtual observations of Σ for each one of μ.
-
-    Args:
-      mu: location μ₀, (..., n).
-      L: factor of Σ₀, (..., n, n).
-      nu: virtual observations of the covariance, (...) or a scalar.
-      r: the coupling, (...) or a scalar.
+    """The NIW with κ = ν / r, eq:kappanucoupling: r virtual observations of Σ for each one of μ; r (...) or a scalar.
 
     Example:
       >>> print(couple(jnp.zeros(2), jnp.eye(2), nu=8.0, r=2.0).kappa)
       4.0
     """
-    nu, r, mu = floats(nu=nu, r=r, mu=mu)
-    check_above("r", r, 0, "the coupling nu = r kappa")
+    nu, r, mu = _checks.floats(nu=nu, r=r, mu=mu)
+    _checks.check_above("r", r, 0, "the coupling nu = r kappa")
     if r.ndim and nu.ndim:
-        check_same("r", r, nu.shape, "nu")
+        _checks.check_same("r", r, nu.shape, "nu")
     return NIW(mu, L, nu / r, nu)
 
 
@@ -140,7 +114,7 @@ def predictive(niw: NIW) -> StudentT:
       >>> print(t.df, t.scale_tril[0, 0])  # the root of 1/1 · 2/1 · 2
       1.0 2.0
     """
-    check_type("niw", niw, NIW)
+    _checks.check_type("niw", niw, NIW)
     return StudentT(degrees_of_freedom(niw), niw.mu, jnp.sqrt(_spread(niw))[..., None, None] * niw.L)
 
 
@@ -157,28 +131,24 @@ def log_evidence(niw: NIW, y: ArrayLike, form: Literal["stable", "slogdet"] = "s
 
     ``form="slogdet"`` is eq:nll (eq:nll1) as printed, with `gammaln` and `slogdet`: the reference for the other.
 
-    Args:
-      niw: batch shape (...).
-      y: observations, (..., n); may have more batch axes in front.
-      form: "stable" or "slogdet".
-      missing: whether a NaN in y means "not observed". Then the evidence is that of the observed coordinates, whose
-        marginal t has the same degrees of freedom; a row of NaN gives 0. It costs more, so it has to be asked for.
+    y may have more batch axes in front. With `missing` a NaN in it means "not observed", and is an error otherwise: the
+    evidence is that of the observed targets, whose marginal t has the same degrees of freedom; a row of NaN gives 0.
 
     Example:
       >>> niw = couple(jnp.zeros(2), jnp.eye(2), nu=8.0)
       >>> print(f"{log_evidence(niw, jnp.array([0.5, -1.0])):.4f}")
       -2.6744
     """
-    check_type("niw", niw, NIW)
-    check_option("form", form, ("stable", "slogdet"))
-    niw, y = aligned(niw, "mu", y=y)
-    if not missing and is_concrete(y) and np.isnan(y).any():
+    _checks.check_type("niw", niw, NIW)
+    _checks.check_option("form", form, ("stable", "slogdet"))
+    niw, y = _checks.aligned(niw, "mu", y=y)
+    if not missing and _checks.is_concrete(y) and np.isnan(y).any():
         where = tuple(np.argwhere(np.isnan(y))[0].tolist())
         raise ValueError(f"y has a NaN at index {where}; pass missing=True if it means 'not observed'")
-    observed = ~jnp.isnan(y) if missing else None
+    d, observed = y - niw.mu, _checks.observed_in(y, missing)
     if form == "slogdet":
-        return _log_evidence_slogdet(niw, y - niw.mu, observed)
-    return log_density(niw.L, y - niw.mu, degrees_of_freedom(niw), _spread(niw), observed)
+        return _log_evidence_slogdet(niw, d, observed)
+    return log_density(niw.L, d, degrees_of_freedom(niw), _spread(niw), observed)
 
 
 def _log_evidence_slogdet(niw: NIW, d: Array, observed: Array | None) -> Array:
@@ -215,22 +185,19 @@ def log_prob(niw: NIW, mu: ArrayLike, sigma: ArrayLike) -> Array:
       >>> print(f"{log_prob(niw, jnp.zeros(1), jnp.eye(1)):.4f}")  # ln N(0 | 0, 1) - 1
       -1.9189
     """
-    check_type("niw", niw, NIW)
-    niw, (mu, sigma) = floats_with(niw, mu=mu, sigma=sigma)
-    niw, mu = aligned(niw, "the NIW's mu", mu=mu)
+    _checks.check_type("niw", niw, NIW)
+    niw, (mu, sigma) = _checks.floats_with(niw, mu=mu, sigma=sigma)
+    niw, mu = _checks.aligned(niw, "the NIW's mu", mu=mu)
     n, nu = niw.n, niw.nu
-    check_same("sigma", sigma, (*mu.shape, n), "mu with one more axis")
+    _checks.check_same("sigma", sigma, (*mu.shape, n), "mu with one more axis")
     C = linalg.cholesky(sigma)
     white = linalg.whiten(C, mu - niw.mu)
-    normal = (
-        -0.5 * n * jnp.log(2 * math.pi / niw.kappa)
-        - linalg.half_logdet(C)
-        - 0.5 * niw.kappa * jnp.sum(white * white, axis=-1)
-    )
+    q, half_logdet = jnp.sum(white * white, axis=-1), linalg.half_logdet(C)
+    normal = -0.5 * n * jnp.log(2 * math.pi / niw.kappa) - half_logdet - 0.5 * niw.kappa * q
     W = linalg.whiten_columns(C, niw.L)
     w = linalg.diagonal(W)
     stein = jnp.sum((w - 1) * (w + 1) - 2 * jnp.log(w), axis=-1) + jnp.sum(jnp.tril(W, -1) ** 2, axis=(-1, -2))
-    return normal - 0.5 * nu * stein - (n + 1) * linalg.half_logdet(C) - _wishart_constant(nu, n)
+    return normal - 0.5 * nu * stein - (n + 1) * half_logdet - _wishart_constant(nu, n)
 
 
 def _wishart_constant(nu: Array, n: int) -> Array:
@@ -254,18 +221,18 @@ def sample(key: Array, niw: NIW, shape: int | Sequence[int] = ()) -> Draw:
       >>> print(mu.shape, sigma.shape)
       (100, 2) (100, 2, 2)
     """
-    check_type("niw", niw, NIW)
-    n, batch = niw.n, (*sample_shape(shape), *niw.batch_shape)
+    _checks.check_type("niw", niw, NIW)
+    n, batch = niw.n, (*_checks.sample_shape(shape), *niw.batch_shape)
     dtype = niw.mu.dtype
-    chi_key, normal_key, mean_key = jax.random.split(one_key(key), 3)
+    chi_key, normal_key, mean_key = jax.random.split(_checks.one_key(key), 3)
     df = jnp.broadcast_to(niw.nu[..., None], (*batch, n)) - jnp.arange(n, dtype=dtype).reshape((1,) * len(batch) + (n,))
     chi = jnp.sqrt(2 * jax.random.gamma(chi_key, df / 2, dtype=dtype))
     normal = jax.random.normal(normal_key, (*batch, n, n), dtype)
     A = jnp.tril(normal, -1) + linalg.diagonal_matrix(chi)
     root = jnp.broadcast_to(jnp.sqrt(niw.nu)[..., None, None] * niw.L, (*batch, n, n))
     B = jnp.swapaxes(linalg.whiten_columns(A, jnp.swapaxes(root, -1, -2)), -1, -2)  # Σ = B Bᵀ, B = L_Ψ A⁻ᵀ
-    z = jax.random.normal(mean_key, (*batch, n), dtype) / jnp.sqrt(same_rank(niw.kappa, batch, 0))[..., None]
-    return Draw(same_rank(niw.mu, batch, 1) + jnp.sum(B * z[..., None, :], axis=-1), linalg.gram(B))
+    z = jax.random.normal(mean_key, (*batch, n), dtype) / jnp.sqrt(_checks.same_rank(niw.kappa, batch, 0))[..., None]
+    return Draw(_checks.same_rank(niw.mu, batch, 1) + jnp.sum(B * z[..., None, :], axis=-1), linalg.gram(B))
 
 
 def aleatoric(niw: NIW, definition: Definition = "meinert2021") -> Array:
@@ -295,7 +262,7 @@ def aleatoric(niw: NIW, definition: Definition = "meinert2021") -> Array:
 
 
 def epistemic(niw: NIW, definition: Definition = "meinert2021") -> Array:
-    r"""var[μ] = E[Σ]/κ (App. C), what is not known of the mean and more data tell; or another published definition.
+    r"""var[μ] = E[Σ]/κ (App. C), uncertainty about the mean, which more data remove; or another published definition.
 
     ==============  ============================================================  ===========  ====
     definition      formula                                                       shape        unit
@@ -320,14 +287,14 @@ def epistemic(niw: NIW, definition: Definition = "meinert2021") -> Array:
 
 
 def _moment(niw: NIW, divisor: Array, margin: Array) -> Array:
-    """ν/(ν − n − 1) Σ₀ / divisor, or what `moment_or_undefined` says where it does not exist."""
+    """ν/(ν − n − 1) Σ₀ / divisor where it exists; see `moment_or_undefined`."""
     factor = (1 + (niw.n + 1) / (niw.nu - (niw.n + 1))) / divisor
     return moment_or_undefined(factor[..., None, None] * linalg.gram(niw.L), margin)
 
 
 def _check_moment(niw: NIW, definition: str) -> None:
-    check_type("niw", niw, NIW)
-    check_option("definition", definition, ("amini2020", "meinert2021", "meinert2023"))
+    _checks.check_type("niw", niw, NIW)
+    _checks.check_option("definition", definition, ("amini2020", "meinert2021", "meinert2023"))
 
 
 def posterior(niw: NIW, observations: ArrayLike) -> NIW:
@@ -336,20 +303,20 @@ def posterior(niw: NIW, observations: ArrayLike) -> NIW:
     .. math:: κ' = κ + m, \; ν' = ν + m, \; μ_0' = \frac{κ μ_0 + m \bar y}{κ + m}, \;
               Ψ' = Ψ + \sum_i (y_i - \bar y)(y_i - \bar y)^\top + \frac{κ m}{κ + m} (μ_0 - \bar y)(μ_0 - \bar y)^\top
 
-    Location eq:postdens_mu, scale eq:postdens_var. The average is over the m observations. Ψ' is never formed: its
-    factor is that of the rows stacked.
+    Location eq:postdens_mu, scale eq:postdens_var; ȳ is the average of the observations. Ψ' is never formed: its
+    factor is that of the stacked rows.
 
     Example:
       >>> after = posterior(couple(jnp.zeros(2), jnp.eye(2), nu=3.0), jnp.ones((3, 2)))
       >>> print(after.nu, after.kappa, after.mu)  # halfway from μ₀ = 0 to the average 1
       6.0 6.0 [0.5 0.5]
     """
-    check_type("niw", niw, NIW)
-    niw, (y,) = floats_with(niw, observations=observations)
-    check_rank("observations", y, 2, "(..., m, n)")
+    _checks.check_type("niw", niw, NIW)
+    niw, (y,) = _checks.floats_with(niw, observations=observations)
+    _checks.check_rank("observations", y, 2, "(..., m, n)")
     m = y.shape[-2]
-    check_same("observations", y, (*niw.batch_shape, m, niw.n), f"m rows for the NIW's mu {niw.mu.shape}")
-    if is_concrete(y) and np.isnan(y).any():
+    _checks.check_same("observations", y, (*niw.batch_shape, m, niw.n), f"m rows for the NIW's mu {niw.mu.shape}")
+    if _checks.is_concrete(y) and np.isnan(y).any():
         raise ValueError("observations hold a NaN; the posterior given a partly observed row is not a NIW")
     if m == 0:
         return niw
@@ -358,43 +325,41 @@ def posterior(niw: NIW, observations: ArrayLike) -> NIW:
     shift = jnp.sqrt(m / (1 + m / niw.kappa))[..., None] * (niw.mu - average)
     deviations = jnp.swapaxes(y - average[..., None, :], -1, -2)
     scatter = jnp.concatenate([deviations, shift[..., :, None]], axis=-1)
-    prior_share = jnp.sqrt(1 - m / nu)[..., None, None]  # √(ν/ν'), also for ν = ∞
-    L = linalg.triangularise(jnp.concatenate([prior_share * niw.L, scatter / jnp.sqrt(nu)[..., None, None]], axis=-1))
-    mu = niw.mu + (m / kappa)[..., None] * (average - niw.mu)
-    return NIW(mu, L, kappa, nu)
+    prior = jnp.sqrt(1 - m / nu)[..., None, None] * niw.L  # √(ν/ν') L, also for ν = ∞
+    L = linalg.triangularise(jnp.concatenate([prior, scatter / jnp.sqrt(nu)[..., None, None]], axis=-1))
+    return NIW(niw.mu + (m / kappa)[..., None] * (average - niw.mu), L, kappa, nu)
 
 
 def total_evidence(niw: NIW) -> Array:
-    """Φ' = κ + ν, the virtual observations in all (Sec. 2.1), (...).
+    """Φ' = κ + ν, the total number of virtual observations (Sec. 2.1), (...).
 
     Example:
       >>> print(total_evidence(NIW(mu=jnp.zeros(2), L=jnp.eye(2), kappa=4.0, nu=8.0)))
       12.0
     """
-    check_type("niw", niw, NIW)
+    _checks.check_type("niw", niw, NIW)
     return niw.kappa + niw.nu
 
 
 def marginal(niw: NIW, targets: Sequence[int]) -> NIW:
-    """The NIW of k targets, in the given order: their part of μ₀ (..., k) and of Ψ, same κ, ν less the number left out.
+    """The NIW of k targets, in the given order: their part of μ₀ (..., k) and of Ψ, same κ, and ν − (n − k).
 
-    The degrees of freedom of the predictive t stay.
+    The degrees of freedom of the predictive t do not change.
 
     Example:
       >>> niw = couple(jnp.zeros(3), jnp.eye(3), nu=8.0)
       >>> print(marginal(niw, [0, 2]).nu, predictive(niw).df, predictive(marginal(niw, [0, 2])).df)
       7.0 6.0 6.0
     """
-    check_type("niw", niw, NIW)
-    index = jnp.array(check_index(targets, niw.n))
+    _checks.check_type("niw", niw, NIW)
+    index = jnp.array(_checks.check_index(targets, niw.n))
     lost = niw.n - len(index)
-    nu = niw.nu - lost
-    tril = linalg.triangularise(niw.L[..., index, :]) / jnp.sqrt(1 - lost / niw.nu)[..., None, None]
-    return NIW(niw.mu[..., index], tril, niw.kappa, nu)
+    L = linalg.triangularise(niw.L[..., index, :]) / jnp.sqrt(1 - lost / niw.nu)[..., None, None]
+    return NIW(niw.mu[..., index], L, niw.kappa, niw.nu - lost)
 
 
 def mutual_information(niw: NIW) -> Array:
-    r"""I(y; μ, Σ) in nats, (...): what one new y would tell about (μ, Σ), an epistemic measure without unit.
+    r"""I(y; μ, Σ) in nats, (...): the information of one new y about (μ, Σ), an epistemic measure without unit.
 
     .. math:: H[y] - E\,H[y | μ, Σ] = H[t_{ν-n+1}] - \tfrac n2 \ln 2πe - \tfrac12 E \ln|Σ|, \quad
               E \ln|Σ| = \ln|Ψ| - n \ln 2 - \sum_{i=1}^n ψ\left(\tfrac{ν+1-i}2\right)
@@ -408,7 +373,7 @@ def mutual_information(niw: NIW) -> Array:
       0.0844
       0.0000
     """
-    check_type("niw", niw, NIW)
+    _checks.check_type("niw", niw, NIW)
     n, nu, df = niw.n, niw.nu, degrees_of_freedom(niw)
     log_spread = jnp.log1p(1 / niw.kappa) + jnp.log1p((n - 1) / df)
     total = entropy_above_gaussian(df, n) + 0.5 * n * log_spread

@@ -19,16 +19,8 @@ from mder_jax._gamma import centred_log_gamma_ratio, half_step, is_double, log1p
 __all__ = ["joint_pit", "joint_radius", "log_gamma_ratio", "t_cdf", "t_ppf"]
 
 # (sinh w / w)^(-1/2) = Σ p_k w^(2k)
-_SINH = (
-    1.0,
-    -1 / 12,
-    1 / 160,
-    -61 / 120960,
-    1261 / 29030400,
-    -79 / 20275200,
-    66643 / 185980354560,
-    -16820653 / 502146957312000,
-)
+_SINH: tuple[float, ...] = (1.0, -1 / 12, 1 / 160, -61 / 120960, 1261 / 29030400, -79 / 20275200)
+_SINH += (66643 / 185980354560, -16820653 / 502146957312000)
 
 
 def log_radial_density(radius: Array, df: Array, n: int) -> Array:
@@ -120,7 +112,7 @@ def radius_of_tail(tail: Array, df: Array, n: int) -> Array:
     target = jnp.log(tail)
     limit = jnp.broadcast_to(jnp.log(_largest_radius(df)), target.shape)
 
-    def step(state: tuple[Array, Array, Array, Array, Array]) -> tuple[Array, Array, Array, Array, Array]:
+    def step(state: tuple[Array, ...]) -> tuple[Array, ...]:
         low, high, x, _, count = state
         radius = jnp.exp(x)
         value = joint_tail(radius, df, n)
@@ -131,12 +123,12 @@ def radius_of_tail(tail: Array, df: Array, n: int) -> Array:
         following = jnp.where((newton >= low) & (newton <= high), newton, 0.5 * (low + high))
         return low, high, following, jnp.abs(following - x), count + 1
 
-    def unfinished(state: tuple[Array, Array, Array, Array, Array]) -> Array:
+    def unfinished(state: tuple[Array, ...]) -> Array:
         *_, change, count = state
         return (count < 100) & jnp.any(change > 4 * info.eps)
 
     start = jnp.full_like(target, 0.5 * math.log(n))
-    state = (-limit, limit, start, jnp.full_like(target, jnp.inf), jnp.zeros((), jnp.int32))
+    state: tuple[Array, ...] = (-limit, limit, start, jnp.full_like(target, jnp.inf), jnp.zeros((), jnp.int32))
     log_radius = lax.while_loop(unfinished, step, state)[2]
     radius = jnp.where(log_radius > limit - 0.01, jnp.inf, jnp.exp(log_radius))
     radius = jnp.where(tail >= 1, 0.0, jnp.where(tail > 0, radius, jnp.inf))
@@ -155,13 +147,12 @@ def _radius_of_tail_jvp(n: int, primals: tuple[Array, Array], tangents: tuple[Ar
 def _aligned(df: Array, **values: Array) -> list[Array]:
     """All arrays in their common batch shape, and a check that df is positive."""
     check_above("df", df, 0, "degrees of freedom")
-    shapes = {name: value.shape for name, value in values.items()}
-    batch = common_batch(df=df.shape, **shapes)
+    batch = common_batch(df=df.shape, **{name: value.shape for name, value in values.items()})
     return [jnp.broadcast_to(array, batch) for array in (df, *values.values())]
 
 
 def log_gamma_ratio(x: ArrayLike, n: int) -> Array:
-    r"""lnΓ(x + n/2) − lnΓ(x) for x > 0 and a whole n ≥ 0, (...) -> (...), without the cancellation of two `gammaln`.
+    r"""lnΓ(x + n/2) − lnΓ(x) for x > 0 and an integer n ≥ 0, (...) -> (...), without the cancellation of two `gammaln`.
 
     Example:
       >>> print(f"{log_gamma_ratio(1e6, 2):.4f}")  # Γ(x + 1)/Γ(x) = x

@@ -10,23 +10,7 @@ import jax.numpy as jnp
 from jax import Array
 from jax.typing import ArrayLike
 
-from mder_jax import _gamma, linalg, special
-from mder_jax._checks import (
-    aligned,
-    check_above,
-    check_index,
-    check_probability,
-    check_rank,
-    check_same,
-    check_tril,
-    floats,
-    floats_with,
-    matching,
-    one_key,
-    probability,
-    same_rank,
-    sample_shape,
-)
+from mder_jax import _checks, _gamma, linalg, special
 from mder_jax._pytree import pytree, set_fields
 
 __all__ = ["Interval", "StudentT"]
@@ -55,11 +39,9 @@ def log_t_kernel(q: Array, df: Array, spread: Array, dimension: Array | float) -
     ρ(z) = ln(1+z)/z it is finite at m = ∞. The derivatives are given because the compiler shares more of their terms
     than of those it derives: the evidence and its gradient are 1.4 times faster for n = 2.
     """
-    inverse_df, distance = 1 / df, q / spread
-    slope = 0.5 * (1 + dimension * inverse_df)
-    return -0.5 * dimension * jnp.log(2 * math.pi * spread) - slope * distance * _gamma.log1p_ratio(
-        distance * inverse_df
-    )
+    n, distance, inverse_df = dimension, q / spread, 1 / df
+    rho = _gamma.log1p_ratio(distance * inverse_df)
+    return -0.5 * n * jnp.log(2 * math.pi * spread) - 0.5 * (1 + n * inverse_df) * distance * rho
 
 
 @log_t_kernel.defjvp
@@ -78,24 +60,22 @@ def _log_t_kernel_jvp(primals: tuple[Array, ...], tangents: tuple[Array, ...]) -
 
 
 def log_density(L: Array, d: Array, df: Array, spread: Array, observed: Array | None = None) -> Array:
-    """ln t_m(y) with d = y − loc and scale matrix s L Lᵀ, (..., n) -> (...), all batch shapes alike.
+    """ln t_m(y) with d = y − loc and scale matrix s L Lᵀ, (..., n) -> (...), all with one batch shape.
 
     With `observed` (..., n) it is the density of the observed targets, whose marginal t has the same df; none gives 0.
     """
     n = d.shape[-1]
-    count: Array | float
     if observed is None:
-        centred, count = _gamma.centred_log_gamma_ratio(df, n), float(n)
-    else:
-        L, d = linalg.leave_rows_out(L, observed), jnp.where(observed, d, 0.0)
-        number = jnp.sum(observed, axis=-1)
-        centred, count = _gamma.centred_log_gamma_ratio_counted(df, number, n), number.astype(df.dtype)
+        half_logdet, q = linalg.log_determinant_and_distance(L, d)
+        return _gamma.centred_log_gamma_ratio(df, n) + log_t_kernel(q, df, spread, float(n)) - half_logdet
+    L, d, count = linalg.leave_rows_out(L, observed), jnp.where(observed, d, 0.0), jnp.sum(observed, axis=-1)
     half_logdet, q = linalg.log_determinant_and_distance(L, d)
-    return centred + log_t_kernel(q, df, spread, count) - half_logdet
+    centred = _gamma.centred_log_gamma_ratio_counted(df, count, n)
+    return centred + log_t_kernel(q, df, spread, count.astype(df.dtype)) - half_logdet
 
 
 def root(q: Array) -> Array:
-    """√q, with the slope 0 at q = 0, where a distance has its minimum, not ∞."""
+    """√q, with slope 0, not ∞, at q = 0, where a distance has its minimum."""
     at_zero = q == 0
     return jnp.where(at_zero, 0.0, jnp.sqrt(jnp.where(at_zero, 1.0, q)))
 
@@ -123,7 +103,7 @@ def _standard_t(key: Array, df: Array, n: int) -> Array:
 
 
 def entropy_above_gaussian(df: Array, n: int) -> Array:
-    """How far the entropy of a t exceeds that of the Gaussian of the same scale: n²/(2m) − A_n(m) + (m+n) A_n'(m)."""
+    """Entropy of a t minus that of the Gaussian of the same scale: n²/(2m) − A_n(m) + (m+n) A_n'(m)."""
     centred, slope = jax.jvp(lambda m: _gamma.centred_log_gamma_ratio(m, n), (df,), (jnp.ones_like(df),))
     return 0.5 * n * n / df - centred + jnp.where(jnp.isinf(df), 0.0, (df + n) * slope)
 
@@ -158,14 +138,11 @@ class StudentT:
     scale_tril: Array
 
     def __init__(self, df: ArrayLike, loc: ArrayLike, scale_tril: ArrayLike) -> None:
-        df, loc, scale_tril = floats(df=df, loc=loc, scale_tril=scale_tril)
-        check_rank("loc", loc, 1, "(..., n)")
-        check_same("scale_tril", scale_tril, (*loc.shape, loc.shape[-1]), f"loc {loc.shape} with one more axis")
-        if df.ndim:
-            check_same("df", df, loc.shape[:-1], f"the batch of loc {loc.shape}")
-        check_above("df", df, 0, "degrees of freedom")
-        check_tril("scale_tril", scale_tril)
-        set_fields(self, df=jnp.broadcast_to(df, loc.shape[:-1]), loc=loc, scale_tril=scale_tril)
+        df, loc, scale_tril = _checks.floats(df=df, loc=loc, scale_tril=scale_tril)
+        _checks.check_location("loc", loc, "scale_tril", scale_tril)
+        df = _checks.filled("df", df, loc.shape[:-1], f"the batch of loc {loc.shape}")
+        _checks.check_above("df", df, 0, "degrees of freedom")
+        set_fields(self, df=df, loc=loc, scale_tril=scale_tril)
 
     @property
     def n(self) -> int:
@@ -180,8 +157,8 @@ class StudentT:
     def log_prob(self, y: ArrayLike, missing: bool = False) -> Array:
         """ln t_m(y), (..., n) -> (...); y may have more batch axes in front.
 
-        With `missing` a NaN in y is a target not observed: the density is that of the others, whose marginal t has the
-        same df; a row of NaN gives 0.
+        With `missing` a NaN in y is a target that was not observed: the density is that of the others, whose marginal t
+        has the same df; a row of NaN gives 0.
 
         Example:
           >>> t = StudentT(df=1.0, loc=jnp.zeros(2), scale_tril=jnp.eye(2))
@@ -190,9 +167,8 @@ class StudentT:
           >>> print(f"{t.log_prob(jnp.array([0.0, jnp.nan]), missing=True):.4f}")  # -ln π
           -1.1447
         """
-        t, y = aligned(self, "loc", y=y)
-        d = y - t.loc
-        return log_density(t.scale_tril, d, t.df, jnp.ones_like(t.df), ~jnp.isnan(d) if missing else None)
+        t, y = _checks.aligned(self, "loc", y=y)
+        return log_density(t.scale_tril, y - t.loc, t.df, jnp.ones_like(t.df), _checks.observed_in(y, missing))
 
     def mean(self) -> Array:
         """E[y] = loc, (..., n); infinite for df ≤ 1, as in scipy.
@@ -215,7 +191,7 @@ class StudentT:
         return moment_or_undefined(factor[..., None, None] * linalg.gram(self.scale_tril), self.df - 2)
 
     def entropy(self) -> Array:
-        """−E[ln t_m(y)] in nats, (...): for df = ∞ the Gaussian's (n/2) ln 2πe + ½ ln|S|, and more for every other.
+        """−E[ln t_m(y)] in nats, (...): for df = ∞ the Gaussian's (n/2) ln 2πe + ½ ln|S|, else more.
 
         Example:
           >>> print(f"{StudentT(df=1.0, loc=jnp.zeros(1), scale_tril=jnp.eye(1)).entropy():.4f}")  # ln 4π
@@ -232,10 +208,10 @@ class StudentT:
           >>> print(t.sample(jax.random.key(0), 100).shape)
           (100, 3, 2)
         """
-        batch = (*sample_shape(shape), *self.batch_shape)
-        z = _standard_t(one_key(key), jnp.broadcast_to(self.df, batch).astype(self.loc.dtype), self.n)
-        step = jnp.sum(same_rank(self.scale_tril, batch, 2) * z[..., None, :], axis=-1)
-        return same_rank(self.loc, batch, 1) + step
+        batch = (*_checks.sample_shape(shape), *self.batch_shape)
+        z = _standard_t(_checks.one_key(key), jnp.broadcast_to(self.df, batch).astype(self.loc.dtype), self.n)
+        step = jnp.sum(_checks.same_rank(self.scale_tril, batch, 2) * z[..., None, :], axis=-1)
+        return _checks.same_rank(self.loc, batch, 1) + step
 
     def marginal(self, targets: Sequence[int]) -> "StudentT":
         """The t of k targets, in the given order: same df, their part of loc, (..., k), and of S, (..., k, k).
@@ -245,9 +221,8 @@ class StudentT:
           >>> print(t.marginal([1]).loc, t.marginal([1]).scale_tril.round(4))  # √(3² + 4²)
           [2.] [[5.]]
         """
-        index = jnp.array(check_index(targets, self.n))
-        tril = linalg.triangularise(self.scale_tril[..., index, :])
-        return StudentT(self.df, self.loc[..., index], tril)
+        index = jnp.array(_checks.check_index(targets, self.n))
+        return StudentT(self.df, self.loc[..., index], linalg.triangularise(self.scale_tril[..., index, :]))
 
     def conditional(self, targets: Sequence[int], values: ArrayLike) -> "StudentT":
         r"""The t of the other targets (in their order) given y[targets] = values, (..., len(targets)).
@@ -262,15 +237,15 @@ class StudentT:
           >>> print(given.df, given.loc.round(4), given.scale_tril.round(4))
           6.0 [3.] [[4.]]
         """
-        given = check_index(targets, self.n)
-        others = tuple(i for i in range(self.n) if i not in given)
+        given = _checks.check_index(targets, self.n)
+        b, others = len(given), tuple(i for i in range(self.n) if i not in given)
         if not others:
             raise ValueError(f"all {self.n} targets are given; at least one must be left")
-        t, values = matching(self, (*self.batch_shape, len(given)), "the batch and the given targets", values=values)
-        b = len(given)
-        L = linalg.triangularise(t.scale_tril[..., jnp.array(given + others), :])
-        white = linalg.whiten(L[..., :b, :b], values - t.loc[..., jnp.array(given)])
-        loc = t.loc[..., jnp.array(others)] + jnp.sum(L[..., b:, :b] * white[..., None, :], axis=-1)
+        t, values = _checks.matching(self, (*self.batch_shape, b), "the batch and the given targets", values=values)
+        order = jnp.array(given + others)
+        L, loc = linalg.triangularise(t.scale_tril[..., order, :]), t.loc[..., order]
+        white = linalg.whiten(L[..., :b, :b], values - loc[..., :b])
+        loc = loc[..., b:] + jnp.sum(L[..., b:, :b] * white[..., None, :], axis=-1)
         widening = (1 + jnp.sum(white * white, axis=-1) / t.df) / (1 + b / t.df)
         return StudentT(t.df + b, loc, jnp.sqrt(widening)[..., None, None] * L[..., b:, b:])
 
@@ -281,7 +256,7 @@ class StudentT:
           >>> print(StudentT(df=5.0, loc=jnp.zeros(2), scale_tril=2 * jnp.eye(2)).mahalanobis(jnp.array([6.0, 8.0])))
           5.0
         """
-        t, y = aligned(self, "loc", y=y)
+        t, y = _checks.aligned(self, "loc", y=y)
         white = linalg.whiten(t.scale_tril, y - t.loc)
         return root(jnp.sum(white * white, axis=-1))
 
@@ -295,38 +270,36 @@ class StudentT:
         return jnp.sqrt(jnp.sum(self.scale_tril**2, axis=-1))
 
     def cdf(self, y: ArrayLike) -> Array:
-        """P(Y_j ≤ y_j) of each target on its own, (..., n) -> (..., n); y may have more batch axes in front.
+        """P(Y_j ≤ y_j) of each target alone, (..., n) -> (..., n); y may have more batch axes in front.
 
         Example:
           >>> t = StudentT(df=1.0, loc=jnp.zeros(2), scale_tril=jnp.eye(2))
           >>> print(t.cdf(jnp.array([0.0, 1.0])).round(4))  # the upper quartile of a Cauchy is 1
           [0.5  0.75]
         """
-        t, y = aligned(self, "loc", y=y)
+        t, y = _checks.aligned(self, "loc", y=y)
         return special.t_cdf((y - t.loc) / t.marginal_scale(), jnp.broadcast_to(t.df[..., None], y.shape))
 
     def ppf(self, p: ArrayLike) -> Array:
-        """The y_j with P(Y_j ≤ y_j) = p of each target on its own, inverse of `cdf`, (..., n); p a scalar or (..., n).
+        """The y_j with P(Y_j ≤ y_j) = p of each target alone, inverse of `cdf`, (..., n); p a scalar or (..., n).
 
         Example:
           >>> print(StudentT(df=1.0, loc=jnp.array([0.0, 5.0]), scale_tril=jnp.eye(2)).ppf(0.75).round(4))
           [1. 6.]
         """
-        t, (p,) = floats_with(self, p=p)
-        if p.ndim:
-            check_same("p", p, self.loc.shape, "loc")
-        df = jnp.broadcast_to(t.df[..., None], t.loc.shape)
-        return t.loc + t.marginal_scale() * special.t_ppf(jnp.broadcast_to(p, t.loc.shape), df)
+        t, (p,) = _checks.floats_with(self, p=p)
+        p, df = _checks.filled("p", p, t.loc.shape, "loc"), jnp.broadcast_to(t.df[..., None], t.loc.shape)
+        return t.loc + t.marginal_scale() * special.t_ppf(p, df)
 
     def interval(self, coverage: float) -> Interval:
-        """loc_j ± √S_jj t_ppf((1 + coverage)/2, df), the central interval of each target on its own, (..., n) twice.
+        """loc_j ± √S_jj t_ppf((1 + coverage)/2, df), the central interval of each target alone, (..., n) twice.
 
         Example:
           >>> lower, upper = StudentT(df=jnp.inf, loc=jnp.zeros(2), scale_tril=jnp.eye(2)).interval(0.95)
           >>> print(f"{lower[0]:.2f} {upper[0]:.2f}")
           -1.96 1.96
         """
-        t, (p,) = floats_with(self, coverage=probability("coverage", coverage))
+        t, (p,) = _checks.floats_with(self, coverage=_checks.probability("coverage", coverage))
         half = t.marginal_scale() * special.joint_radius(p, t.df, 1)[..., None]
         return Interval(t.loc - half, t.loc + half)
 
@@ -338,14 +311,12 @@ class StudentT:
           >>> print(f"{t.region_radius(0.9):.4f}")  # sqrt(-2 ln 0.1)
           2.1460
         """
-        p, df = floats(coverage=coverage, df=self.df)
-        check_probability("coverage", p)
+        p, df = _checks.floats(coverage=coverage, df=self.df)
+        _checks.check_probability("coverage", p)
         return special.joint_radius(p, df, self.n)
 
     def joint_pit(self, y: ArrayLike) -> Array:
-        """P(‖L⁻¹(Y − loc)‖ ≤ ‖L⁻¹(y − loc)‖), (..., n) -> (...).
-
-        It is uniform on [0, 1] where the t is right for all targets at once.
+        """P(‖L⁻¹(Y − loc)‖ ≤ ‖L⁻¹(y − loc)‖), (..., n) -> (...): uniform on [0, 1] if y follows the t.
 
         Example:
           >>> t = StudentT(df=jnp.inf, loc=jnp.zeros(2), scale_tril=jnp.eye(2))

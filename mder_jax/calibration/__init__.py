@@ -1,11 +1,11 @@
 r"""The scale that the coupling gives up, and conformal regions; both from held-out rows.
 
-The coupling ν = r κ gives up the global scale of the uncertainties, to be put right with held-out data. r itself moves
-the border between aleatoric and epistemic and leaves the predictive distribution as it is, so no data can tell it. The
-factor fitted here multiplies the predictive covariance, and held-out data do tell it.
+The coupling ν = r κ gives up the global scale of the uncertainties. r itself moves the border between aleatoric and
+epistemic uncertainty and does not change the predictive distribution, so no data determine it. The factor fitted here
+multiplies the predictive covariance, and held-out data do determine it.
 
 A prediction is a `StudentT` or a `NIW` with batch shape (N,), or a `Mixture` whose members have batch shape (M, N). The
-targets are (N, n); a NaN there is a target that was not observed.
+targets are (N, n), where NaN means that a target was not observed.
 """
 
 import math
@@ -18,18 +18,7 @@ import numpy as np
 from jax import Array
 from jax.typing import ArrayLike
 
-from mder_jax import linalg
-from mder_jax._checks import (
-    check_above,
-    check_option,
-    check_same,
-    check_type,
-    flag,
-    floats,
-    floats_with,
-    matching,
-    plain_probability,
-)
+from mder_jax import _checks, linalg
 from mder_jax.calibration import _scale_search
 from mder_jax.calibration._scale_search import finite_rows, first, likelihood, posterior
 from mder_jax.mixture import Mixture, as_mixture, from_centre
@@ -55,7 +44,7 @@ class Scale(NamedTuple):
 
 
 class ScaleFit(NamedTuple):
-    """What `fit_scale` found: `scale` to apply, and of each factor the standard error and the `level` interval.
+    """The result of `fit_scale`: the `scale`, and for each factor its standard error and interval of that `level`.
 
     Example:
       >>> t = StudentT(df=jnp.inf, loc=jnp.zeros((4, 1)), scale_tril=jnp.ones((4, 1, 1)))
@@ -89,40 +78,29 @@ def rescale(prediction: Prediction, scale: Scale) -> Prediction:
     r"""The prediction with its covariance multiplied: L_i → √within L_i, μ_i → μ̄ + √between (μ_i − μ̄).
 
     A mixture's total covariance becomes within (aleatoric + epistemic_within) + between epistemic_between; equal
-    factors multiply it as a whole. κ, ν and df stay, so the result is valid and r means what it meant.
+    factors multiply it as a whole. κ, ν and df do not change, so the result is valid and r keeps its meaning.
 
-    Args:
-      prediction: a StudentT or a NIW, for which `between` has no effect, or a Mixture; any batch shape.
-      scale: two positive numbers.
+    Any batch shape; `between` has no effect on a StudentT or a NIW.
 
     Example:
       >>> t = StudentT(df=4.0, loc=jnp.zeros((3, 2)), scale_tril=jnp.broadcast_to(jnp.eye(2), (3, 2, 2)))
       >>> print(rescale(t, Scale(within=9.0)).scale_tril[0, 0, 0])
       3.0
     """
-    check_type("prediction", prediction, StudentT, NIW, Mixture)
-    check_type("scale", scale, Scale)
-    prediction, (within, between) = floats_with(prediction, within=scale.within, between=scale.between)
-    for name, factor in (("within", within), ("between", between)):
-        check_same(name, factor, (), "one number")
-        check_above(name, factor, 0, "a factor on a covariance")
-    if isinstance(prediction, Mixture):
-        members = _spread_out(_widen(prediction.members, within), between)
-        return Mixture(members)  # type: ignore[return-value]
-    return _widen(prediction, within)  # type: ignore[return-value]
-
-
-def _widen(t: StudentT | NIW, within: Array) -> StudentT | NIW:
-    if isinstance(t, StudentT):
-        return replace(t, scale_tril=jnp.sqrt(within) * t.scale_tril)
-    return replace(t, L=jnp.sqrt(within) * t.L)
-
-
-def _spread_out(members: StudentT | NIW, between: Array) -> StudentT | NIW:
-    stretch = jnp.sqrt(between) - 1  # exactly nothing happens for 1
-    if isinstance(members, StudentT):
-        return replace(members, loc=members.loc + stretch * from_centre(members.loc))
-    return replace(members, mu=members.mu + stretch * from_centre(members.mu))
+    _checks.check_type("prediction", prediction, StudentT, NIW, Mixture)
+    _checks.check_type("scale", scale, Scale)
+    prediction, (within, between) = _checks.floats_with(prediction, within=scale.within, between=scale.between)
+    for name, number in (("within", within), ("between", between)):
+        _checks.check_same(name, number, (), "one number")
+        _checks.check_above(name, number, 0, "a factor on a covariance")
+    members: Any = prediction.members if isinstance(prediction, Mixture) else prediction
+    location, factor = ("loc", "scale_tril") if isinstance(members, StudentT) else ("mu", "L")
+    members = replace(members, **{factor: jnp.sqrt(within) * getattr(members, factor)})
+    if not isinstance(prediction, Mixture):
+        return members
+    means = getattr(members, location)
+    means = means + (jnp.sqrt(between) - 1) * from_centre(means)  # exactly the same for a factor of 1
+    return Mixture(replace(members, **{location: means}))  # type: ignore[return-value]
 
 
 def fit_scale(
@@ -132,21 +110,21 @@ def fit_scale(
     separate: bool = False,
     level: float = 0.95,
 ) -> ScaleFit:
-    r"""argmax_f Σ ln p_f(y), the factor f on the predictive covariance that held-out rows ask for, for `rescale`.
+    r"""argmax_f Σ ln p_f(y), the factor f on the predictive covariance that fits held-out rows best, for `rescale`.
 
     * "likelihood" maximises Σ ln p(y) of the rescaled prediction. Errors are from the observed information in
       ln factor: the interval is exp(ln f ± z s), the standard error f s.
     * "pull" is the mean over rows of (y − mean)ᵀ Cov⁻¹ (y − mean) / n, which is 1 if the covariance is right; its error
-      is from the spread over rows. It needs fourth moments: df > 4; below, the error means nothing.
+      is from the spread over rows and needs fourth moments, df > 4.
     * "posterior" is Bayes' with the prior ln f ~ N(0, 2²) for each factor, on a grid: the median, the central credible
       interval, and as standard error the median times the posterior standard deviation of ln f. One row is enough.
 
     Args:
       prediction: of N rows.
-      y: targets, (N, n). With a NaN the marginal of the other targets is used; a row of NaN is left out.
+      y: targets, (N, n). With a NaN the marginal of the other targets is used; a row of NaN is ignored.
       method: "likelihood", "pull" or "posterior".
-      separate: one factor for the members' own covariance and one for that between their means, instead of one for
-        both. Needs members that differ, and not "pull", which sees only the sum.
+      separate: one factor for the covariance within members and one for that between their means, instead of one for
+        both. Needs members that differ, and a method other than "pull", which uses only the sum.
       level: probability of the interval.
 
     Example:
@@ -155,8 +133,8 @@ def fit_scale(
       factors on the covariance by likelihood, 3 rows, 95% intervals
         covariance  4.667 ± 3.8  [0.9419, 23.12]
     """
-    level = plain_probability("level", level)
-    (mixture, y), separate = _held_out(prediction, y), flag("separate", separate)
+    level = _checks.plain_probability("level", level)
+    (mixture, y), separate = _held_out(prediction, y), _checks.flag("separate", separate)
     check_method(method, separate, mixture)
     if method == "pull":
         found = _pull(mixture, y, level)
@@ -170,9 +148,7 @@ def fit_scale(
 def _held_out(prediction: StudentT | NIW | Mixture, y: ArrayLike) -> tuple[Mixture, Array]:
     """The prediction as a mixture (of one), and y, without the rows in which nothing was observed."""
     mixture = as_mixture(prediction)
-    if len(mixture.batch_shape) != 1:
-        raise ValueError(f"the prediction must be of N rows, batch shape (N,); got {mixture.batch_shape}")
-    mixture, y = matching(mixture, (*mixture.batch_shape, mixture.n), "the prediction's mean", y=y)
+    mixture, y = _checks.matching(mixture, (*mixture.batch_shape, mixture.n), "the prediction's mean", y=y)
     if np.isinf(y).any():
         raise ValueError(f"y must be finite, or NaN for 'not observed'; y{first(np.isinf(y))} is infinite")
     kept = ~np.isnan(y).all(axis=1)
@@ -184,21 +160,19 @@ def _held_out(prediction: StudentT | NIW | Mixture, y: ArrayLike) -> tuple[Mixtu
 
 
 def check_method(method: Method, separate: bool, mixture: Mixture) -> None:
-    """Raise unless the method is one, and can fit as many factors as it is asked for."""
-    check_option("method", method, ("likelihood", "pull", "posterior"))
-    if not separate:
-        return
-    if method == "pull":
+    """Raise unless the method exists and can fit the requested factors."""
+    _checks.check_option("method", method, ("likelihood", "pull", "posterior"))
+    if separate and method == "pull":
         raise ValueError("pulls see only the total covariance; separate=True needs 'likelihood' or 'posterior'")
-    if not np.any(from_centre(mixture.components().loc)):
+    if separate and not np.any(from_centre(mixture.components().loc)):
         raise ValueError(
             f"separate=True needs members whose means differ; here {mixture.size} member(s) agree in every row,"
-            " so no data can tell a factor on the spread between them"
+            " so no data determine a factor on the spread between them"
         )
 
 
 class _Distances(NamedTuple):
-    """Of y from the mean in units of the covariance, with bounds on what rounding may do to them.
+    """Distances of y from the mean in units of the covariance, with bounds on their rounding errors.
 
     Args:
       covariance: (N, n, n).
@@ -262,16 +236,16 @@ def _pull(mixture: Mixture, y: Array, level: float) -> tuple[np.ndarray, ...]:
 
 
 def conformal_scores(prediction: StudentT | NIW | Mixture, y: ArrayLike, joint: bool = True) -> Array:
-    """√((y − mean)ᵀ Cov⁻¹ (y − mean)), sorted: keep these distances to have the `radius_of` any coverage later.
+    """√((y − mean)ᵀ Cov⁻¹ (y − mean)), sorted: with these distances, `radius_of` gives the radius of any coverage.
 
-    They are rounded up by as much as the precision of the prediction may be wrong about them, so that a y as far away
-    as a score is inside, also where many y are equal.
+    They are rounded up by a bound on their rounding errors, so that a y as far away as a score is inside, also where
+    many y are equal.
 
     Args:
       prediction: of N rows.
       y: targets, (N, n); a NaN was not observed.
-      joint: True for the distance of all targets, of the K complete rows, (K,); False for ``|y_j − mean_j| / std_j`` of
-        each target, (K, n), with K rows for the target observed most often and NaN at the end of the others.
+      joint: True for the distance of all targets in the K complete rows, (K,); False for ``|y_j − mean_j| / std_j`` of
+        each target, (K, n), with NaN at the end of targets observed in fewer rows than others.
 
     Example:
       >>> t = StudentT(df=jnp.inf, loc=jnp.zeros((4, 1)), scale_tril=jnp.ones((4, 1, 1)))
@@ -301,10 +275,10 @@ def radius_of(scores: ArrayLike, coverage: float) -> Array:
       >>> print(radius_of(jnp.arange(1.0, 20.0), 0.9), radius_of(jnp.arange(1.0, 4.0), 0.9))
       18.0 inf
     """
-    (scores,) = floats(scores=scores)
+    (scores,) = _checks.floats(scores=scores)
     if scores.ndim not in (1, 2):
         raise ValueError(f"scores must have shape (K,) or (K, n); got {scores.shape}")
-    coverage = plain_probability("coverage", coverage, "(]")
+    coverage = _checks.plain_probability("coverage", coverage, "(]")
     return _rounded_up(radius_from(np.asarray(scores), coverage), scores.dtype)
 
 
@@ -318,12 +292,12 @@ def radius_from(scores: np.ndarray, coverage: float) -> np.ndarray:
 
 
 def _rank(count: Any, coverage: float) -> np.ndarray:
-    """⌈(K+1) coverage⌉, where 0.07 · 100, which is 7.000000000000001 in floating point, means 7."""
+    """⌈(K+1) coverage⌉ without rounding errors such as 0.07 · 100 = 7.000000000000001."""
     return np.ceil((np.asarray(count) + 1) * coverage * (1 - 1e-12)).astype(int)
 
 
 def rows_needed(coverage: float) -> int:
-    """The smallest K with ⌈(K+1) coverage⌉ ≤ K, coverage/(1 − coverage) but for rounding: below it the radius is ∞."""
+    """The smallest K with ⌈(K+1) coverage⌉ ≤ K, about coverage/(1 − coverage): below it the radius is ∞."""
     rows = max(1, math.floor(coverage / (1 - coverage)) - 1)
     while _rank(rows, coverage) > rows:
         rows += 1
@@ -333,13 +307,10 @@ def rows_needed(coverage: float) -> int:
 def conformal_radius(prediction: StudentT | NIW | Mixture, y: ArrayLike, coverage: float, joint: bool = True) -> Array:
     r"""The ⌈(K+1) coverage⌉-th smallest of K `conformal_scores`, the split-conformal radius, () or (n,).
 
-    The region within it holds a new y with probability `coverage` or a little more.
-
-    Whatever the prediction is worth, a new row exchangeable with the K held-out ones is inside with probability
-    ⌈(K+1) coverage⌉/(K+1) on average over such sets, or more if scores are tied: they are rounded up, so that what is
-    as far away as the radius is inside. With fewer than coverage/(1 − coverage) rows the radius is ∞. A common factor
-    on the covariance cancels in the region, so that one held-out set may serve `fit_scale` and this; factors fitted
-    separately do not cancel and want rows of their own.
+    However wrong the prediction, a new row exchangeable with the K held-out ones is inside with probability
+    ⌈(K+1) coverage⌉/(K+1) on average over such sets, or more if scores are tied. With fewer than
+    coverage/(1 − coverage) rows the radius is ∞. A common factor on the covariance cancels in the region, so that one
+    held-out set may serve `fit_scale` and this; factors fitted separately do not cancel and need other rows.
 
     Args:
       prediction: of N rows.

@@ -19,9 +19,9 @@ from mder_jax.student_t import StudentT
 PRIOR_SD = 2.0
 # An error of ln factor above this (a factor of e²⁰) means that the rows do not determine it.
 _UNDETERMINED = 20.0
-# The posterior's grid ends where the density has fallen by e^-this, and has between so and so many points a factor.
+# The posterior's grid ends where the density has fallen to e^-_DROP, and has at least and at most this many points a
+# factor: more for few rows, whose posterior is less smooth and quick, so that about _DENSITIES densities are computed.
 _DROP, _COARSEST, _FINEST = 16.0, 21, 101
-# Few rows make a ragged posterior and are quick; many a smooth one: so many member densities are spent on the grid.
 _DENSITIES = 1e8
 
 
@@ -33,10 +33,10 @@ def log_normal(log_factor: np.ndarray, error: np.ndarray, level: float) -> tuple
 
 
 class Parts(NamedTuple):
-    """All that ln p(y) needs when the factors change, so that L is solved with once; each array is (M, N).
+    """All that ln p(y) needs for any factors, so that L is solved with only once; each array is (M, N).
 
-    `residual` L⁻¹(y − μ̄) and `offset` L⁻¹(μ_i − μ̄) are n arrays each, `observed` is the number of targets observed, and
-    `constant` is what does not depend on the factors.
+    `residual` L⁻¹(y − μ̄) and `offset` L⁻¹(μ_i − μ̄) are n arrays each, `observed` is the number of observed targets, and
+    `constant` does not depend on the factors.
     """
 
     residual: list[Array]
@@ -62,7 +62,7 @@ def _parts_of(t: StudentT, y: Array) -> Parts:
 
 @jax.jit
 def _log_density(log_factors: Array, parts: Parts) -> Array:
-    """ln p(y) of each row but for a constant, (N,), given (ln within, ln between) or one ln factor for both."""
+    """ln p(y) of each row up to a constant, (N,), given (ln within, ln between) or one ln factor for both."""
     within, between = jnp.exp(log_factors[0]), jnp.exp(log_factors[-1])
     white = [a - jnp.sqrt(between) * b for a, b in zip(parts.residual, parts.offset, strict=True)]
     q = sum((x * x for x in white), start=jnp.zeros_like(parts.df))
@@ -73,23 +73,19 @@ def _log_density(log_factors: Array, parts: Parts) -> Array:
 
 
 def _objective(log_factors: Array, parts: Parts, precision: float) -> Array:
-    """Log likelihood and log prior, whose precision is 0 for none."""
+    """Log likelihood plus log prior; precision 0 for no prior."""
     return jnp.sum(_log_density(log_factors, parts)) - 0.5 * precision * jnp.sum(log_factors**2)
 
 
 @jax.jit
 def _derivatives(log_factors: Array, parts: Parts, precision: float) -> tuple[Array, Array, Array]:
-    """Value, gradient, and minus the second derivatives; forwards twice, which compiles in half the time."""
+    """Value, gradient, and minus the second derivatives; forward mode twice, which compiles in half the time."""
 
-    def value(x: Array) -> tuple[Array, Array]:
-        return (_objective(x, parts, precision),) * 2
+    def objective(x: Array) -> Array:
+        return _objective(x, parts, precision)
 
-    def slope(x: Array) -> tuple[Array, tuple[Array, Array]]:
-        along, at = jax.jacfwd(value, has_aux=True)(x)
-        return along, (at, along)
-
-    second, (at, along) = jax.jacfwd(slope, has_aux=True)(log_factors)
-    return at, along, -second
+    gradient = jax.jacfwd(objective)
+    return objective(log_factors), gradient(log_factors), -jax.jacfwd(gradient)(log_factors)
 
 
 @jax.jit
@@ -99,7 +95,7 @@ def _on_grid(points: Array, parts: Parts, precision: float) -> Array:
 
 
 def prepare(t: StudentT, y: Array, separate: bool) -> tuple[Parts, np.ndarray]:
-    """What the search needs of the members' t and the targets, and where it starts: one ln factor, or two."""
+    """The parts of the members' t and the targets, and the start of the search: one ln factor, or two."""
     parts = _parts_of(t, y)
     start = np.full(1 + separate, _log_start(parts))
     at_start = _log_density(jnp.asarray(start, y.dtype), parts)
@@ -125,28 +121,28 @@ def finite_rows(values: ArrayLike, what: str) -> np.ndarray:
 
 
 def first(where: np.ndarray) -> list[int]:
-    """The first place of a True."""
+    """The index of the first True."""
     return np.argwhere(where)[0].tolist()
 
 
 def _maximise(parts: Parts, x: np.ndarray, precision: float) -> tuple[np.ndarray, np.ndarray]:
-    """Where the objective is largest, by Newton steps that are cut until it rises, and minus its second derivatives."""
+    """The maximum of the objective, by Newton steps halved until it rises, and minus its second derivatives there."""
 
-    def look(x: np.ndarray) -> tuple[np.ndarray, ...]:
+    def evaluate(x: np.ndarray) -> tuple[np.ndarray, ...]:
         found = _derivatives(jnp.asarray(x, parts.df.dtype), parts, precision)
         return tuple(np.asarray(part, np.float64) for part in found)
 
-    value, slope, information = look(x)
+    value, slope, information = evaluate(x)
     if not (np.isfinite(value) and np.isfinite(slope).all() and np.isfinite(information).all()):
         raise ValueError(f"ln p(y) or its slope is not finite in {parts.df.dtype}: the prediction or y is too extreme")
     for _ in range(100):
         step = _newton_step(slope, information)
         if slope @ step < 1e-8:  # the gain is below rounding; one more step doubles the digits
-            return x + step, look(x + step)[2]
-        following = look(x + step)
+            return x + step, evaluate(x + step)[2]
+        following = evaluate(x + step)
         while not following[0] > value and np.abs(step).max() > 1e-6:
             step = step / 2
-            following = look(x + step)
+            following = evaluate(x + step)
         if not following[0] > value or np.abs(x).max() > 60:
             break
         x, (value, slope, information) = x + step, following
@@ -161,7 +157,7 @@ def _newton_step(slope: np.ndarray, information: np.ndarray) -> np.ndarray:
 
 
 def likelihood(parts: Parts, start: np.ndarray, level: float) -> tuple[np.ndarray, ...]:
-    """Factors of the largest likelihood, their errors and intervals, from the information in ln factor."""
+    """Factors of maximum likelihood, their errors and intervals, from the observed information in ln factor."""
     x, information = _maximise(parts, start, 0.0)
     curvature = np.linalg.eigvalsh(information)
     if not curvature.min() > _UNDETERMINED**-2:
@@ -187,7 +183,7 @@ def posterior(parts: Parts, start: np.ndarray, level: float) -> tuple[np.ndarray
 
 
 def _grid_axes(parts: Parts, mode: np.ndarray, covariance: np.ndarray, precision: float) -> list[np.ndarray]:
-    """For each ln factor the points of the grid, out to where the density has fallen by e^-16 on either side."""
+    """For each ln factor the points of the grid, out to where the density has fallen to e^-16 on either side."""
     size = int(np.clip((_DENSITIES / parts.df.size) ** (1 / len(mode)), _COARSEST, _FINEST))
     top = float(_on_grid(jnp.asarray(mode[None], parts.df.dtype), parts, precision)[0])
 
@@ -206,7 +202,7 @@ def _grid_axes(parts: Parts, mode: np.ndarray, covariance: np.ndarray, precision
 
 
 def _summary(x: np.ndarray, density: np.ndarray, level: float) -> tuple[float, float, float, float]:
-    """Median, standard deviation and central interval of a density given at few points; its logarithm is a spline."""
+    """Median, standard deviation and central interval of a density at few points, by a spline of its logarithm."""
     from scipy.interpolate import CubicSpline
 
     fine = np.linspace(x[0], x[-1], 4001)

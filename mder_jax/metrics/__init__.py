@@ -1,16 +1,17 @@
 r"""Scores of predictive distributions: y first, then the prediction, as in scikit-learn.
 
 A prediction is a `StudentT` or a `NIW` (its predictive t is meant) with batch shape (N,), or a `Mixture` whose members
-have batch shape (M, N); an ensemble of one scores exactly like its member. y is (N, n), and a NaN in it is a target not
-observed in that row:
+have batch shape (M, N); an ensemble of one scores exactly like its member. y is (N, n), where NaN means that a target
+was not observed:
 
 * `nll`, `energy_score`, `variogram_score` score the observed targets of a row by their exact marginal distribution;
 * scores of single targets (`rmse`, `crps`, `coverage`, ...) average over what was observed;
-* `joint_pit` and `joint_coverage` use the rows that are complete;
+* `joint_pit` and `joint_coverage` use the complete rows;
 * where nothing was observed the score is NaN.
 
-Every score is the mean over what was observed, or with ``reduce=False`` one value a row, or row and target; quantities
-that need all rows at once give one value a target. All functions but `report` and the scorers work under `jax.jit`.
+Every score is the mean over what was observed, or with ``reduce=False`` one value per row, or per row and target;
+quantities that need all rows at once give one value per target. All functions but `report` and the scorers work under
+`jax.jit`.
 """
 
 from collections.abc import Callable, Sequence
@@ -22,40 +23,19 @@ import jax.numpy as jnp
 from jax import Array
 from jax.typing import ArrayLike
 
-from mder_jax._checks import (
-    check_same,
-    doubles,
-    floats,
-    floats_with,
-    in_order,
-    integer,
-    one_key,
-    plain_number,
-    probability,
-    target_names,
-)
+from mder_jax import _checks
 from mder_jax.metrics import scores
 from mder_jax.metrics.reports import Report
-from mder_jax.metrics.scores import (
-    CalibrationCurve,
-    Coverage,
-    Estimate,
-    Prediction,
-    Sparsification,
-    average,
-    in_blocks,
-    prepared,
-    students_of_rows,
-)
+from mder_jax.metrics.scores import CalibrationCurve, Coverage, Estimate, Prediction, Sparsification
 from mder_jax.mixture import Mixture
-from mder_jax.student_t import Interval
+from mder_jax.student_t import Interval, StudentT as StudentT  # the examples use both
 
 __all__ = ["CalibrationCurve", "Coverage", "Estimate", "Report", "Sparsification", "ause", "calibration_curve"]
 __all__ += ["calibration_error", "coverage", "crps", "crps_scorer", "ence", "energy_score", "energy_scorer"]
 __all__ += ["interval_score", "joint_coverage", "joint_pit", "nll", "nll_scorer", "pit", "report", "rmse", "sharpness"]
 __all__ += ["sparsification", "variogram_score"]
 
-# Draws a row of the scores that sample. Their error in one row is some 5 % of the score, and √N smaller in the mean.
+# Draws per row of the scores that sample: an error of about 5 % of the score in one row, √N times less in the mean.
 DRAWS = 100
 _LEVELS, _BINS = 100, 10
 
@@ -63,19 +43,13 @@ _LEVELS, _BINS = 100, 10
 def nll(y: ArrayLike, prediction: Prediction, reduce: bool = True) -> Array:
     """−ln p(y) with all constants, mean or (N,); of a mixture it is −ln of the members' mean density.
 
-    Args:
-      y: observations, (N, n).
-      prediction: of N rows and n targets.
-      reduce: the mean over rows, or one value a row.
-
     Example:
-      >>> from mder_jax import StudentT
       >>> prediction = StudentT(df=5.0, loc=jnp.zeros((3, 2)), scale_tril=jnp.broadcast_to(jnp.eye(2), (3, 2, 2)))
       >>> print(f"{nll(jnp.zeros((3, 2)), prediction):.4f}")  # ln 2π
       1.8379
     """
-    y, mixture = prepared(y, prediction)
-    values = in_blocks(scores.negative_log_likelihood, y, mixture, _key(None))
+    y, mixture = scores.prepared(y, prediction)
+    values = scores.in_blocks(scores.negative_log_likelihood, y, mixture, _key(None))
     return _reduced(values, _count(y) > 0, reduce)
 
 
@@ -83,12 +57,11 @@ def rmse(y: ArrayLike, prediction: Prediction, reduce: bool = True) -> Array:
     """√mean (y_j − E[y_j])² of each target, (n,) with ``reduce=False``, or the mean of these over targets.
 
     Example:
-      >>> from mder_jax import StudentT
       >>> prediction = StudentT(df=jnp.inf, loc=jnp.zeros((2, 1)), scale_tril=jnp.ones((2, 1, 1)))
       >>> print(rmse(jnp.array([[1.0], [7.0]]), prediction))  # √((1 + 49)/2)
       5.0
     """
-    y, mixture = prepared(y, prediction)
+    y, mixture = scores.prepared(y, prediction)
     return _over_targets(_root_mean_square(y - mixture.mean(), ~jnp.isnan(y)), y, reduce)
 
 
@@ -99,12 +72,11 @@ def crps(y: ArrayLike, prediction: Prediction, reduce: bool = True) -> Array:
     about 1e-5 of itself; the time grows with the square of their number. A member without a mean (df ≤ 1) gives NaN.
 
     Example:
-      >>> from mder_jax import StudentT
       >>> print(f"{crps([[0.0]], StudentT(jnp.inf, jnp.zeros((1, 1)), jnp.ones((1, 1, 1)))):.4f}")  # (√2 − 1)/√π
       0.2337
     """
-    y, mixture = prepared(y, prediction)
-    return _reduced(in_blocks(scores.crps, y, mixture, _key(None)), ~jnp.isnan(y), reduce)
+    y, mixture = scores.prepared(y, prediction)
+    return _reduced(scores.in_blocks(scores.crps, y, mixture, _key(None)), ~jnp.isnan(y), reduce)
 
 
 def energy_score(
@@ -112,21 +84,16 @@ def energy_score(
 ) -> Array:
     """E‖X − y‖ − ½E‖X − X'‖, the CRPS of all targets at once, mean or (N,): an unbiased estimate from draws.
 
-    Args:
-      y: observations, (N, n); targets should have like units.
-      prediction: of N rows and n targets.
-      key: for the draws; the same one each time unless given.
-      draws: number of draws a row; all pairs of them are used.
-      reduce: the mean over rows, or one value a row.
+    Targets should have similar units. `draws` is their number per row; all pairs of them are used. Without a `key` they
+    are the same each time.
 
     Example:
-      >>> from mder_jax import StudentT
       >>> prediction = StudentT(df=jnp.inf, loc=jnp.zeros((1, 2)), scale_tril=1e-6 * jnp.eye(2)[None])
       >>> print(f"{energy_score(jnp.array([[3.0, 4.0]]), prediction):.3f}")  # of a point: the distance
       5.000
     """
-    y, mixture = prepared(y, prediction)
-    values = in_blocks(scores.energy_score, y, mixture, _key(key), (integer("draws", draws, least=2),))
+    y, mixture = scores.prepared(y, prediction)
+    values = scores.in_blocks(scores.energy_score, y, mixture, _key(key), (_checks.integer("draws", draws, least=2),))
     return _reduced(values, _count(y) > 0, reduce)
 
 
@@ -144,16 +111,16 @@ def variogram_score(
     `energy_score`.
 
     Example:
-      >>> from mder_jax import StudentT
       >>> prediction = StudentT(df=jnp.inf, loc=jnp.zeros((1, 2)), scale_tril=1e-12 * jnp.eye(2)[None])
       >>> print(f"{variogram_score(jnp.array([[0.0, 4.0]]), prediction):.3f}")  # twice (√4 − 0)²
       8.000
     """
-    y, mixture = prepared(y, prediction)
-    p = plain_number("p", p)
+    y, mixture = scores.prepared(y, prediction)
+    p = _checks.plain_number("p", p)
     if not 0 < p <= 100:
         raise ValueError(f"p is a power above 0, up to 100; got {p}")
-    values = in_blocks(scores.variogram_score, y, mixture, _key(key), (p, integer("draws", draws, least=2)))
+    options = (p, _checks.integer("draws", draws, least=2))
+    values = scores.in_blocks(scores.variogram_score, y, mixture, _key(key), options)
     return _reduced(values, _count(y) > 1, reduce)
 
 
@@ -167,102 +134,92 @@ def interval_score(y: ArrayLike, interval: Interval, coverage: float, reduce: bo
     """
     if not isinstance(interval, tuple | list) or len(interval) != 2:
         raise TypeError(f"interval must be an Interval(lower, upper); got {type(interval).__name__}")
-    y, lower, upper = floats(y=y, lower=interval[0], upper=interval[1])
-    alpha = 1 - probability("coverage", coverage, "[)", y.dtype)
-    check_same("lower", lower, y.shape, "y")
-    check_same("upper", upper, y.shape, "y")
+    y, lower, upper = _checks.floats(y=y, lower=interval[0], upper=interval[1])
+    alpha = 1 - _checks.probability("coverage", coverage, "[)", y.dtype)
+    _checks.check_same("lower", lower, y.shape, "y")
+    _checks.check_same("upper", upper, y.shape, "y")
     outside = jnp.maximum(lower - y, 0.0) + jnp.maximum(y - upper, 0.0)
     return _reduced(upper - lower + 2 / alpha * outside, ~jnp.isnan(y), reduce)
 
 
 def coverage(y: ArrayLike, prediction: Prediction, level: float = 0.9) -> Coverage:
-    """How often each target lies in its central interval, with √(c(1 − c)/N), and the mean width, each (n,).
+    """Fraction c of each target inside its central interval, with √(c(1 − c)/N), and the mean width, each (n,).
 
     Example:
-      >>> from mder_jax import StudentT
       >>> prediction = StudentT(df=jnp.inf, loc=jnp.zeros((4, 1)), scale_tril=jnp.ones((4, 1, 1)))
       >>> found = coverage(jnp.array([[0.0], [9.0], [0.0], [9.0]]), prediction)
       >>> print(found.coverage, found.standard_error, f"{found.width[0]:.3f}")  # 2 · 1.645
       [0.5] [0.25] 3.290
     """
-    y, mixture = prepared(y, prediction)
-    return scores.coverage(
-        y, in_blocks(scores.interval, y, mixture, _key(None), (), probability("level", level, dtype=y.dtype))
-    )
+    y, mixture = scores.prepared(y, prediction)
+    level = _checks.probability("level", level, dtype=y.dtype)
+    return scores.coverage(y, scores.in_blocks(scores.interval, y, mixture, _key(None), (), level))
 
 
-def joint_coverage(
-    y: ArrayLike, prediction: Prediction, level: float = 0.9, key: Array | None = None, draws: int = DRAWS
-) -> Estimate:
-    """How often all targets lie in the ellipsoid of that level (`joint_pit` ≤ level), a number c, and √(c(1 − c)/N).
+def joint_coverage(y: ArrayLike, prediction: Prediction, level: float = 0.9) -> Estimate:
+    """Fraction c of rows with all targets in the ellipsoid of that level (`joint_pit` ≤ level), and √(c(1 − c)/N).
 
     Example:
-      >>> from mder_jax import StudentT
       >>> prediction = StudentT(df=jnp.inf, loc=jnp.zeros((4, 2)), scale_tril=jnp.broadcast_to(jnp.eye(2), (4, 2, 2)))
       >>> found = joint_coverage(jnp.array([[0.0, 0.0], [9.0, 0.0], [0.0, 0.0], [0.0, 9.0]]), prediction)
       >>> print(found.value, found.standard_error)
       0.5 0.25
     """
-    y, mixture = prepared(y, prediction)
-    nominal = probability("level", level, dtype=y.dtype)
-    values = joint_pit(y, mixture, key, draws)
-    return scores.share(scores.inside(0.0, values, nominal), _count(y) == mixture.n)
+    y, mixture = scores.prepared(y, prediction)
+    nominal = _checks.probability("level", level, dtype=y.dtype)
+    return scores.fraction(scores.inside(0.0, joint_pit(y, mixture), nominal), _count(y) == mixture.n)
 
 
 def pit(y: ArrayLike, prediction: Prediction) -> Array:
-    """P(Y_j ≤ y_j) of each target on its own, (N, n): uniform on [0, 1] where the prediction is right.
+    """P(Y_j ≤ y_j) of each target alone, (N, n): uniform on [0, 1] if the prediction is right.
 
     Example:
-      >>> from mder_jax import StudentT
       >>> prediction = StudentT(df=1.0, loc=jnp.zeros((2, 1)), scale_tril=jnp.ones((2, 1, 1)))
       >>> print(pit(jnp.array([[0.0], [1.0]]), prediction).round(4))  # of a Cauchy: ½ + arctan(y)/π
       [[0.5 ]
        [0.75]]
     """
-    y, mixture = prepared(y, prediction)
-    return in_blocks(scores.pit, y, mixture, _key(None))
+    y, mixture = scores.prepared(y, prediction)
+    return scores.in_blocks(scores.pit, y, mixture, _key(None))
 
 
-def joint_pit(y: ArrayLike, prediction: Prediction, key: Array | None = None, draws: int = DRAWS) -> Array:
-    """P(d(Y) ≤ d(y)), d the Mahalanobis distance by the prediction's mean and covariance, (N,): uniform where right.
+def joint_pit(y: ArrayLike, prediction: Prediction) -> Array:
+    """P(d(Y) ≤ d(y)), d the Mahalanobis distance by the prediction's mean and covariance, (N,): uniform if it is right.
 
-    Closed form for one t. For a mixture, directions in the space of the targets are drawn and the rest is a closed
-    form; a member without a covariance (df ≤ 2) gives NaN, and so does a row that is not complete.
+    Exact for one t, integrated to about 1e-4 for a mixture. A member without a covariance (df ≤ 2) gives NaN, and so
+    does an incomplete row.
 
     Example:
-      >>> from mder_jax import StudentT
       >>> prediction = StudentT(df=jnp.inf, loc=jnp.zeros((1, 2)), scale_tril=jnp.broadcast_to(jnp.eye(2), (1, 2, 2)))
       >>> print(f"{joint_pit(jnp.array([[1.0, 0.0]]), prediction)[0]:.4f}")  # 1 - exp(-1/2)
       0.3935
     """
-    y, mixture = prepared(y, prediction)
-    return in_blocks(scores.joint_pit, y, mixture, _key(key), (integer("draws", draws, least=2),))
+    y, mixture = scores.prepared(y, prediction)
+    return scores.in_blocks(scores.joint_pit, y, mixture, _key(None))
 
 
 def calibration_curve(y: ArrayLike, prediction: Prediction, levels: int = _LEVELS) -> CalibrationCurve:
-    """Observed share of each target inside its central intervals, (K, n), at K evenly spaced levels from 0 to 1.
+    """Observed fraction of each target inside its central intervals, (K, n), at K evenly spaced levels from 0 to 1.
 
     Example:
-      >>> from mder_jax import StudentT
       >>> prediction = StudentT(df=jnp.inf, loc=jnp.zeros((2, 1)), scale_tril=jnp.ones((2, 1, 1)))
       >>> curve = calibration_curve(jnp.array([[0.0], [9.0]]), prediction, levels=3)
       >>> print(curve.level, curve.observed[:, 0])  # 0 is in every interval, 9 in none but the whole line
       [0.  0.5 1. ] [0.5 0.5 1. ]
     """
-    y, mixture = prepared(y, prediction)
-    return scores.calibration_curve(pit(y, mixture), ~jnp.isnan(y), integer("levels", levels))
+    y, mixture = scores.prepared(y, prediction)
+    return scores.calibration_curve(pit(y, mixture), ~jnp.isnan(y), _checks.integer("levels", levels))
 
 
 def calibration_error(y: ArrayLike, prediction: Prediction, levels: int = _LEVELS, reduce: bool = True) -> Array:
     """Mean over levels of ``|observed − nominal coverage|`` of the central intervals, (n,) or the mean over targets.
 
     Example:
-      >>> from mder_jax import StudentT
       >>> prediction = StudentT(df=jnp.inf, loc=jnp.zeros((2, 1)), scale_tril=jnp.ones((2, 1, 1)))
       >>> print(f"{calibration_error(jnp.zeros((2, 1)), prediction):.4f}")  # the mean of 1 − level
       0.5000
     """
-    y, mixture = prepared(y, prediction)
+    y, mixture = scores.prepared(y, prediction)
     return _over_targets(_calibration_error(calibration_curve(y, mixture, levels)), y, reduce)
 
 
@@ -273,66 +230,59 @@ def ence(y: ArrayLike, prediction: Prediction, bins: int = _BINS, reduce: bool =
     variance in a bin. It falls with the number of rows in a bin as 1/√(2 rows), not to 0.
 
     Example:
-      >>> from mder_jax import StudentT
       >>> prediction = StudentT(df=jnp.inf, loc=jnp.zeros((2, 1)), scale_tril=jnp.ones((2, 1, 1)))
       >>> print(ence(jnp.array([[2.0], [-2.0]]), prediction, bins=1))  # RMV 1, RMSE 2
       1.0
     """
-    y, mixture = prepared(y, prediction)
-    values = scores.ence(y - mixture.mean(), mixture.std(), ~jnp.isnan(y), integer("bins", bins))
+    y, mixture = scores.prepared(y, prediction)
+    values = scores.ence(y - mixture.mean(), mixture.std(), ~jnp.isnan(y), _checks.integer("bins", bins))
     return _over_targets(values, y, reduce)
 
 
 def sparsification(y: ArrayLike, prediction: Prediction, uncertainty: ArrayLike | None = None) -> Sparsification:
-    """RMSE of the rows left / RMSE of all, the most uncertain removed first, (K, n), at K shares: 0, 1, ... 99 %.
+    """RMSE of the rows left / RMSE of all, the most uncertain removed first, (K, n), for K fractions: 0, 1, ... 99 %.
 
-    Args:
-      y: observations, (N, n).
-      prediction: of N rows and n targets.
-      uncertainty: what ranks the rows, (N, n) or one for all targets, (N,); the predicted standard deviation if not
-        given. `Mixture.epistemic` is another.
+    `uncertainty` ranks the rows: (N, n), or (N,) for all targets; None for the predicted standard deviation.
 
     Example:
-      >>> from mder_jax import StudentT
       >>> prediction = StudentT(df=jnp.inf, loc=jnp.zeros((2, 1)), scale_tril=jnp.array([[[1.0]], [[7.0]]]))
       >>> curve = sparsification(jnp.array([[1.0], [7.0]]), prediction)
       >>> print(f"{curve.error[0, 0]:.1f} {curve.error[50, 0]:.1f}")  # all, and the surer half: 1/√((1 + 49)/2)
       1.0 0.2
     """
-    y, mixture = prepared(y, prediction)
+    y, mixture = scores.prepared(y, prediction)
     u = mixture.std()
     if uncertainty is not None:
-        mixture, (u, y) = floats_with(mixture, uncertainty=uncertainty, y=y)
+        mixture, (u, y) = _checks.floats_with(mixture, uncertainty=uncertainty, y=y)
     if u.ndim == 1:
-        check_same("uncertainty", u, y.shape[:1], "the rows of y")
+        _checks.check_same("uncertainty", u, y.shape[:1], "the rows of y")
         u = jnp.broadcast_to(u[:, None], y.shape)
-    check_same("uncertainty", u, y.shape, "y")
+    _checks.check_same("uncertainty", u, y.shape, "y")
     return scores.sparsification(y - mixture.mean(), u, ~jnp.isnan(y))
 
 
 def ause(y: ArrayLike, prediction: Prediction, uncertainty: ArrayLike | None = None, reduce: bool = True) -> Array:
-    """Area between the sparsification curve and the oracle's, (n,) or mean; 0 where uncertainty ranks as errors do.
+    """Area between the sparsification curve and the oracle's, (n,) or mean; 0 if uncertainty ranks rows as errors do.
 
     Example:
-      >>> from mder_jax import StudentT
       >>> prediction = StudentT(df=jnp.inf, loc=jnp.zeros((2, 1)), scale_tril=jnp.array([[[1.0]], [[7.0]]]))
       >>> print(ause(jnp.array([[1.0], [7.0]]), prediction), bool(ause(jnp.array([[7.0], [1.0]]), prediction) > 0))
       0.0 True
     """
-    y, mixture = prepared(y, prediction)
+    y, mixture = scores.prepared(y, prediction)
     return _over_targets(_area(sparsification(y, mixture, uncertainty)), y, reduce)
 
 
 def sharpness(prediction: Prediction, reduce: bool = True) -> Array:
-    """√mean Var[y_j], the root of the mean predicted variance, (n,) or the mean over targets; y plays no part.
+    """√mean Var[y_j], the root of the mean predicted variance, (n,) or the mean over targets, whatever y is.
 
     Example:
-      >>> from mder_jax import StudentT
       >>> prediction = StudentT(df=jnp.inf, loc=jnp.zeros((2, 1)), scale_tril=jnp.array([[[1.0]], [[7.0]]]))
       >>> print(sharpness(prediction))  # √((1 + 49)/2)
       5.0
     """
-    values = jnp.sqrt(jnp.mean(students_of_rows(prediction).std() ** 2, axis=0))
+    std = scores.students_of_rows(prediction).std()
+    values = _root_mean_square(std, jnp.ones_like(std, bool))
     return jnp.mean(values) if reduce else values
 
 
@@ -346,36 +296,27 @@ def report(
 ) -> Report:
     """All scores at once, evaluated by blocks of rows in bounded memory; it prints as a table.
 
-    Args:
-      y: observations, (N, n).
-      prediction: of N rows and n targets.
-      level: of the intervals.
-      names: of the targets, y0, y1, ... if not given.
-      key: for the scores that sample; the same one each time unless given.
-      draws: a row, for the scores that sample.
+    `level` is that of the intervals, `names` are those of the targets, and `key` and `draws` are as in `energy_score`.
 
     Example:
-      >>> from mder_jax import StudentT
       >>> prediction = StudentT(df=jnp.inf, loc=jnp.zeros((2, 1)), scale_tril=jnp.ones((2, 1, 1)))
       >>> found = report(jnp.array([[1.0], [7.0]]), prediction, names=["price"])
       >>> print(f"{found.rmse[0]:.1f}, {found.nll.value:.2f} ± {found.nll.standard_error:.2f}")
       5.0, 13.42 ± 12.00
     """
-    y, mixture = prepared(y, prediction)
-    level, names = plain_number("level", level), target_names(names, mixture.n)
-    probability("level", level, "[)", y.dtype)
-    return Report(names, level, **_summary(y, mixture, _key(key), level, integer("draws", draws, least=2)))
+    y, mixture = scores.prepared(y, prediction)
+    level, names = _checks.plain_number("level", level), _checks.target_names(names, mixture.n)
+    _checks.probability("level", level, "[)", y.dtype)
+    return Report(names, level, **_summary(y, mixture, _key(key), level, _checks.integer("draws", draws, least=2)))
 
 
 def nll_scorer(estimator: Any, X: Any, y: Any) -> float:
     """Minus the `nll` of `estimator.predict_dist(X)`, for GridSearchCV: greater is better.
 
     Example:
-      >>> from types import SimpleNamespace
-      >>> from mder_jax import StudentT
-      >>> constant = lambda X: StudentT(jnp.inf, jnp.zeros((len(X), 1)), jnp.ones((len(X), 1, 1)))
-      >>> model = SimpleNamespace(predict_dist=constant)  # or an MDERRegressor
-      >>> print(f"{nll_scorer(model, [[0.0]], [0.0]):.4f}")  # -½ ln 2π
+      >>> class Model:  # or an MDERRegressor
+      ...     predict_dist = lambda self, X: StudentT(jnp.inf, jnp.zeros((len(X), 1)), jnp.ones((len(X), 1, 1)))
+      >>> print(f"{nll_scorer(Model(), [[0.0]], [0.0]):.4f}")  # -½ ln 2π
       -0.9189
     """
     return _scored(nll, estimator, X, y)
@@ -385,11 +326,9 @@ def crps_scorer(estimator: Any, X: Any, y: Any) -> float:
     """Minus the `crps` of `estimator.predict_dist(X)`, for GridSearchCV: greater is better.
 
     Example:
-      >>> from types import SimpleNamespace
-      >>> from mder_jax import StudentT
-      >>> constant = lambda X: StudentT(jnp.inf, jnp.zeros((len(X), 1)), jnp.ones((len(X), 1, 1)))
-      >>> model = SimpleNamespace(predict_dist=constant)  # or an MDERRegressor
-      >>> print(f"{crps_scorer(model, [[0.0]], [0.0]):.4f}")  # -(√2 − 1)/√π
+      >>> class Model:  # or an MDERRegressor
+      ...     predict_dist = lambda self, X: StudentT(jnp.inf, jnp.zeros((len(X), 1)), jnp.ones((len(X), 1, 1)))
+      >>> print(f"{crps_scorer(Model(), [[0.0]], [0.0]):.4f}")  # -(√2 − 1)/√π
       -0.2337
     """
     return _scored(crps, estimator, X, y)
@@ -399,11 +338,9 @@ def energy_scorer(estimator: Any, X: Any, y: Any) -> float:
     """Minus the `energy_score` of `estimator.predict_dist(X)`, for GridSearchCV: greater is better.
 
     Example:
-      >>> from types import SimpleNamespace
-      >>> from mder_jax import StudentT
-      >>> constant = lambda X: StudentT(jnp.inf, jnp.zeros((len(X), 1)), jnp.full((len(X), 1, 1), 1e-6))
-      >>> model = SimpleNamespace(predict_dist=constant)  # or an MDERRegressor
-      >>> print(f"{energy_scorer(model, [[0.0]], [3.0]):.3f}")  # of a point: minus the distance
+      >>> class Model:  # or an MDERRegressor
+      ...     predict_dist = lambda self, X: StudentT(jnp.inf, jnp.zeros((len(X), 1)), jnp.full((len(X), 1, 1), 1e-6))
+      >>> print(f"{energy_scorer(Model(), [[0.0]], [3.0]):.3f}")  # of a point: minus the distance
       -3.000
     """
     return _scored(energy_score, estimator, X, y)
@@ -412,17 +349,17 @@ def energy_scorer(estimator: Any, X: Any, y: Any) -> float:
 def _scored(score: Callable[..., Array], estimator: Any, X: Any, y: Any) -> float:
     """Minus the score, in double precision: in original units 2020.5 ± 0.001 has no digits left in float32.
 
-    y is (N, n), of which a single column may be (N,); columns of a data frame are found by name.
+    y is (N, n), or (N,) for a single target; columns of a data frame are found by name.
     """
     if not callable(getattr(estimator, "predict_dist", None)):
         raise TypeError(f"the estimator must have predict_dist, as MDERRegressor has; got {type(estimator).__name__}")
-    values = doubles("y", in_order(y, getattr(estimator, "target_names_", None)))
+    values = _checks.doubles("y", _checks.in_order(y, getattr(estimator, "target_names_", None)))
     with jax.enable_x64(True):
         return -float(score(values[:, None] if values.ndim == 1 else values, estimator.predict_dist(X)))
 
 
 def _key(key: Array | None) -> Array:
-    return jax.random.key(0) if key is None else one_key(key)
+    return jax.random.key(0) if key is None else _checks.one_key(key)
 
 
 def _count(y: Array) -> Array:
@@ -431,16 +368,16 @@ def _count(y: Array) -> Array:
 
 
 def _reduced(values: Array, observed: Array, reduce: bool) -> Array:
-    return average(values, observed) if reduce else jnp.where(observed, values, jnp.nan)
+    return scores.average(values, observed) if reduce else jnp.where(observed, values, jnp.nan)
 
 
 def _over_targets(values: Array, y: Array, reduce: bool) -> Array:
     """Values (n,), or their mean over targets that were ever observed."""
-    return average(values, jnp.any(~jnp.isnan(y), axis=0)) if reduce else values
+    return scores.average(values, jnp.any(~jnp.isnan(y), axis=0)) if reduce else values
 
 
 def _root_mean_square(error: Array, observed: Array) -> Array:
-    return jnp.sqrt(average(error**2, observed, axis=0))
+    return jnp.sqrt(scores.average(error**2, observed, axis=0))
 
 
 def _calibration_error(curve: CalibrationCurve) -> Array:
@@ -453,13 +390,13 @@ def _area(curves: Sparsification) -> Array:
 
 
 def _all_rows(y: Array, mixture: Mixture, key: Array, draws: int, level: float) -> dict[str, Any]:
-    """What a report computes block by block."""
+    """What a report computes in blocks of rows."""
     x = mixture.sample(key, draws)
     return {
         "nll": scores.negative_log_likelihood(y, mixture, key),
         "energy_score": scores.energy_of_draws(y, x),
         "variogram_score": scores.variogram_of_draws(y, x, 0.5),
-        "joint_pit": scores.joint_pit(y, mixture, key, draws),
+        "joint_pit": scores.joint_pit(y, mixture, key),
         "crps": scores.crps(y, mixture, key),
         "pit": scores.pit(y, mixture, key),
         "interval": scores.interval(y, mixture, key, level),
@@ -471,21 +408,20 @@ def _all_rows(y: Array, mixture: Mixture, key: Array, draws: int, level: float) 
 @partial(jax.jit, static_argnums=4)
 def _summary(y: Array, mixture: Mixture, key: Array, level: float, draws: int) -> dict[str, Any]:
     """The fields of a `Report`."""
-    rows = in_blocks(_all_rows, y, mixture, key, (draws,), level)
+    rows = scores.in_blocks(_all_rows, y, mixture, key, (draws,), level)
     observed, count = ~jnp.isnan(y), _count(y)
     curve = scores.calibration_curve(rows["pit"], observed, _LEVELS)
     sparse = scores.sparsification(rows["error"], rows["std"], observed)
-    interval = rows["interval"]
     return {
         "nll": scores.estimate(rows["nll"], count > 0),
         "energy_score": scores.estimate(rows["energy_score"], count > 0),
         "variogram_score": scores.estimate(rows["variogram_score"], count > 1),
-        "joint_coverage": scores.share(scores.inside(0.0, rows["joint_pit"], level), count == mixture.n),
+        "joint_coverage": scores.fraction(scores.inside(0.0, rows["joint_pit"], level), count == mixture.n),
         "joint_pit": rows["joint_pit"],
         "rmse": _root_mean_square(rows["error"], observed),
         "crps": scores.estimate(rows["crps"], observed),
-        "interval_score": scores.estimate(interval_score(y, interval, level, reduce=False), observed),
-        "coverage": scores.coverage(y, interval),
+        "interval_score": scores.estimate(interval_score(y, rows["interval"], level, reduce=False), observed),
+        "coverage": scores.coverage(y, rows["interval"]),
         "pit": rows["pit"],
         "calibration_curve": curve,
         "calibration_error": _calibration_error(curve),

@@ -13,7 +13,7 @@ class Report(NamedTuple):
     """All scores of a prediction; `str` of it is a table. Means over rows come as an `Estimate` with their error.
 
     nll, energy_score, variogram_score, joint_coverage and joint_pit (N,) are of all targets at once. The others have
-    one value a target, (n,), but for pit (N, n) and the two curves.
+    one value per target, (n,), except pit (N, n) and the two curves.
 
     Example:
       >>> [name for name in Report._fields if name.startswith("joint")]
@@ -58,8 +58,8 @@ class Report(NamedTuple):
             ("ause", self.ause),
             ("sharpness", self.sharpness),
         ]
-        rows = len(self.joint_pit)
-        return _table(f"{rows} rows", ["all targets"], joint) + "\n\n" + _table("each target", self.names, single)
+        rows = f"{len(self.joint_pit)} rows"
+        return _table(rows, ["all targets"], joint) + "\n\n" + _table("each target", self.names, single)
 
 
 def _table(title: str, names: Sequence[str], rows: Sequence[tuple[str, Any]]) -> str:

@@ -1,7 +1,7 @@
-r"""What `metrics` is made of: scores row by row, by integration or sampling, and curves over all rows.
+r"""The parts of `metrics`: scores of rows, by integration or sampling, and curves over all rows.
 
-A row function takes y (N, n) with NaN where nothing was observed, a `Mixture` of `StudentT` members, and a key; its
-results have N rows. `in_blocks` runs it on a few thousand rows at a time, so that memory stays bounded.
+A row function accepts y (N, n) with NaN where nothing was observed, a `Mixture` of `StudentT` members, and a key; its
+results have N rows. `in_blocks` runs it on a few thousand rows at a time, so that memory is bounded.
 """
 
 import math
@@ -18,7 +18,7 @@ from jax.typing import ArrayLike
 from mder_jax import _gamma, linalg, special
 from mder_jax._blocks import map_traced_blocks
 from mder_jax._checks import matching
-from mder_jax.mixture import Mixture, as_mixture
+from mder_jax.mixture import Mixture, as_mixture, tail_of_radius
 from mder_jax.niw import NIW
 from mder_jax.student_t import Interval, StudentT
 
@@ -48,7 +48,7 @@ class Estimate(NamedTuple):
 
 
 class Coverage(NamedTuple):
-    """Share of y inside the central intervals, its binomial standard error, and their mean width; each (n,).
+    """Fraction of y inside the central intervals, its binomial standard error, and their mean width; each (n,).
 
     Example:
       >>> from mder_jax import metrics
@@ -64,7 +64,7 @@ class Coverage(NamedTuple):
 
 
 class CalibrationCurve(NamedTuple):
-    """Nominal `level` (K,), and the share `observed` (K, n) of y inside the central intervals of that level.
+    """Nominal `level` (K,), and the fraction `observed` (K, n) of y inside the central intervals of that level.
 
     Example:
       >>> from mder_jax import metrics
@@ -103,29 +103,18 @@ def prepared(y: ArrayLike, prediction: Prediction) -> tuple[Array, Mixture]:
     return y, mixture
 
 
-def of_rows(prediction: Prediction) -> Mixture:
-    """The prediction as a mixture with batch shape (N,); members that are a NIW stay one, and keep both covariances."""
-    mixture = as_mixture(prediction)
-    if len(mixture.batch_shape) != 1:
-        raise ValueError(
-            f"a prediction must have batch shape (N,), and the members of a Mixture (M, N); got {mixture.batch_shape}"
-            + (" and M members" if isinstance(prediction, Mixture) else "")
-        )
-    return mixture
-
-
 def students_of_rows(prediction: Prediction) -> Mixture:
     """The prediction as a mixture of t distributions with batch shape (N,)."""
-    return Mixture(of_rows(prediction).components())
+    return Mixture(as_mixture(prediction).components())
 
 
 @partial(jax.jit, static_argnums=(0, 4))
 def in_blocks(
     rows: Callable[..., Any], y: Array, mixture: Mixture, key: Array, options: tuple[Any, ...] = (), *further: Any
 ) -> Any:
-    """rows(y, mixture, key, *options, *further), a pytree of (N, ...), by blocks of rows one after another.
+    """rows(y, mixture, key, *options, *further), a pytree of (N, ...), in blocks of rows, one after another.
 
-    The options are part of the compiled program; what is further is not.
+    `options` are static, part of the compiled program; `further` arguments are not.
     """
 
     def evaluate(key: Array, y: Array, mixture: Mixture) -> Any:
@@ -141,7 +130,7 @@ def average(values: Array, observed: Array, axis: int | None = None) -> Array:
 
 
 def single_targets(mixture: Mixture) -> Mixture:
-    """Each target of each row on its own, batch shape (N n,): arrays with a long last axis are faster."""
+    """Each target of each row alone, batch shape (N n,): arrays with a long last axis are faster."""
     t = mixture.components()
     df = jnp.broadcast_to(t.df[..., None], t.loc.shape).reshape(mixture.size, -1)
     scale = t.marginal_scale().reshape(*df.shape, 1, 1)
@@ -268,49 +257,11 @@ def variogram_of_draws(y: Array, x: Array, p: float) -> Array:
     return lax.scan(add_pair, jnp.zeros_like(targets[0]), (jnp.asarray(first), jnp.asarray(second)))[0]
 
 
-def joint_pit(y: Array, mixture: Mixture, key: Array, draws: int) -> Array:
-    r"""P(d(Y) ≤ d(y)), (N,), with d(x) = ‖C⁻¹(x − mean)‖, C Cᵀ the mixture's covariance; closed form for one member.
-
-    A member is loc + R L u with R its radius and u a direction. Along ±u the ellipsoid d ≤ d(y) cuts R to an interval,
-    whose probability is a closed form; only directions are drawn, in frames of n orthogonal ones (exact for n = 1).
-    """
-    t = mixture.components()
+def joint_pit(y: Array, mixture: Mixture, key: Array) -> Array:
+    """P(d(Y) ≤ d(y)), (N,), with d the distance by the mixture's mean and covariance."""
     if mixture.size == 1:
-        return jax.tree.map(lambda leaf: leaf[0], t).joint_pit(y)
-    mean, C = mixture.mean(), linalg.cholesky(mixture.total())
-    limit = jnp.sum(linalg.whiten(C, y - mean) ** 2, axis=-1)
-    C = jnp.broadcast_to(C, t.scale_tril.shape)
-    start = linalg.split_last(linalg.whiten(C, t.loc - mean[None]))
-    rows = linalg.split_tril(linalg.whiten_columns(C, t.scale_tril))
-    room, df = limit[None] - _dot(start, start), jnp.broadcast_to(t.df, (2, *t.df.shape))
-
-    def inside(radius: Array) -> Array:
-        return jnp.sign(radius) * (1 - special.joint_tail(jnp.abs(radius), df, t.n))
-
-    def add_direction(total: Array, u: Array) -> tuple[Array, None]:
-        step = [_dot(row, [u[k] for k in range(len(row))]) for row in rows]
-        squared = _dot(step, step)
-        middle = -_dot(start, step) / squared
-        discriminant = middle**2 + room / squared
-        half = jnp.sqrt(jnp.maximum(discriminant, 0.0))
-        upper, lower = inside(jnp.stack([middle + half, middle - half]))
-        cut = 0.5 * (upper - lower)
-        return total + jnp.mean(jnp.where(discriminant < 0, 0.0, cut), axis=0), None
-
-    directions = _directions(key, t.n, draws, y.dtype)
-    return lax.scan(add_direction, jnp.zeros_like(limit), directions)[0] / directions.shape[0]
-
-
-def _dot(a: list[Array], b: list[Array]) -> Array:
-    products = [x * y for x, y in zip(a, b, strict=True)]
-    return sum(products[1:], products[0])
-
-
-def _directions(key: Array, n: int, draws: int, dtype: Any) -> Array:
-    """Unit vectors in orthogonal frames, uniform under rotation, (k n, n): with their opposites at least `draws`."""
-    frames = 1 if n == 1 else -(-draws // (2 * n))
-    normal = jax.random.normal(key, (frames, n, n), dtype)
-    return linalg.whiten_columns(linalg.triangularise(normal), normal).reshape(frames * n, n)
+        return mixture.member(0).joint_pit(y)
+    return 1 - tail_of_radius(mixture, mixture.mahalanobis(y))
 
 
 def pit(y: Array, mixture: Mixture, key: Array) -> Array:
@@ -331,10 +282,10 @@ def inside(low: Array | float, values: Array, high: Array | float) -> Array:
     return jnp.where(jnp.isnan(values) | jnp.isnan(low) | jnp.isnan(high), jnp.nan, within)
 
 
-def share(inside: Array, observed: Array) -> Estimate:
-    """The share of the observed rows of (N, ...) that are inside, and √(c(1 − c)/N)."""
-    share = average(inside, observed, axis=0)
-    return Estimate(share, jnp.sqrt(share * (1 - share) / jnp.sum(observed, axis=0).astype(share.dtype)))
+def fraction(inside: Array, observed: Array) -> Estimate:
+    """The fraction c of the observed rows of (N, ...) that are inside, and √(c(1 − c)/N)."""
+    c = average(inside, observed, axis=0)
+    return Estimate(c, jnp.sqrt(c * (1 - c) / jnp.sum(observed, axis=0).astype(c.dtype)))
 
 
 @jax.jit
@@ -342,12 +293,12 @@ def coverage(y: Array, interval: Interval) -> Coverage:
     """Coverage and mean width of intervals, each (n,)."""
     lower, upper = interval
     observed = ~jnp.isnan(y)
-    return Coverage(*share(inside(lower, y, upper), observed), average(upper - lower, observed, axis=0))
+    return Coverage(*fraction(inside(lower, y, upper), observed), average(upper - lower, observed, axis=0))
 
 
 @partial(jax.jit, static_argnums=2)
 def calibration_curve(pit: Array, observed: Array, levels: int) -> CalibrationCurve:
-    """Share of the rows with |2 pit − 1| ≤ level, (K, n), at evenly spaced levels from 0 to 1."""
+    """Fraction of the rows with |2 pit − 1| ≤ level, (K, n), at evenly spaced levels from 0 to 1."""
     level = jnp.linspace(0, 1, levels, dtype=pit.dtype)
     centred = jnp.abs(2 * pit - 1)
     return CalibrationCurve(level, lax.map(lambda c: average(inside(0.0, centred, c), observed, axis=0), level))

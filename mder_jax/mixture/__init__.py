@@ -14,17 +14,7 @@ from jax import Array, lax
 from jax.scipy.special import logsumexp
 from jax.typing import ArrayLike
 
-from mder_jax import linalg, niw, special
-from mder_jax._checks import (
-    check_same,
-    check_type,
-    floats,
-    floats_with,
-    integer,
-    one_key,
-    probability,
-    sample_shape,
-)
+from mder_jax import _checks, linalg, niw, special
 from mder_jax._pytree import pytree, set_fields
 from mder_jax.mixture import _ellipsoid
 from mder_jax.nig import NIG
@@ -111,7 +101,7 @@ class Mixture:
           >>> print(mixture.member(0).loc, mixture.member(-1).loc)
           [-3.] [3.]
         """
-        number = integer("i", i, least=-(1 << 31))
+        number = _checks.integer("i", i, least=-(1 << 31))
         if not -self.size <= number < self.size:
             raise IndexError(f"members are numbered 0 to {self.size - 1}; got {number}")
         return jax.tree.map(lambda leaf: leaf[number], self.components())
@@ -119,22 +109,22 @@ class Mixture:
     def log_prob(self, y: ArrayLike, missing: bool = False) -> Array:
         """ln p(y) = ln Σ_i exp(ln t_i(y)) − ln M, (..., n) -> (...); y may have more batch axes in front.
 
-        With `missing` a NaN in y is a target that was not observed, and p the density of the others. A member that is
-        so far off that its distance overflows has density 0, and the others tell.
+        With `missing` a NaN in y is a target that was not observed, and p the density of the others. A member so far
+        from y that its distance overflows has density 0.
 
         Example:
           >>> mixture = Mixture(StudentT(jnp.inf, jnp.array([[-90.0], [90.0]]), jnp.ones((2, 1, 1))))
           >>> print(f"{mixture.log_prob(jnp.array([90.0])):.4f}")  # half a Gaussian: -½ ln 2π - ln 2
           -1.6121
         """
-        (y,) = floats(y=y)
+        (y,) = _checks.floats(y=y)
 
         def of_member(t: StudentT) -> Array:
             value = t.log_prob(y, missing)
-            finite = jnp.isfinite(jnp.sum(t.loc, axis=-1) + jnp.sum(t.scale_tril, axis=(-2, -1)))
+            valid = jnp.isfinite(jnp.sum(t.loc, axis=-1) + jnp.sum(t.scale_tril, axis=(-2, -1)))
             given = jnp.bool_(True) if missing else ~jnp.any(jnp.isnan(y), axis=-1)
-            finite, given = (jnp.broadcast_to(part, value.shape) for part in (finite, given))
-            return jnp.where(jnp.isnan(value) & finite & given, -jnp.inf, value)  # the distance overflowed
+            valid, given = (jnp.broadcast_to(part, value.shape) for part in (valid, given))
+            return jnp.where(jnp.isnan(value) & valid & given, -jnp.inf, value)  # the distance overflowed
 
         return logsumexp(jax.vmap(of_member)(self.components()), axis=0) - math.log(self.size)
 
@@ -151,19 +141,18 @@ class Mixture:
     def aleatoric(self) -> Array:
         """Mean over members of E[Σ], or of the covariances of StudentT members, (..., n, n).
 
-        A member with ν close to n + 1 has a large E[Σ] = ν/(ν − n − 1) L Lᵀ, and can make up most of the mean.
+        A member with ν close to n + 1 has a large E[Σ] = ν/(ν − n − 1) L Lᵀ, which can dominate the mean.
 
         Example:
           >>> mixture = Mixture(StudentT(jnp.inf, jnp.array([[-3.0], [3.0]]), jnp.full((2, 1, 1), 4.0)))
           >>> print(mixture.aleatoric())
           [[16.]]
         """
-        if isinstance(self.members, StudentT):
-            return jnp.mean(self.members.covariance(), axis=0)
-        return jnp.mean(niw.aleatoric(self.members), axis=0)
+        own = self.members.covariance() if isinstance(self.members, StudentT) else niw.aleatoric(self.members)
+        return jnp.mean(own, axis=0)
 
     def epistemic_within(self) -> Array:
-        """Mean over members of var[μ] = E[Σ]/κ, (..., n, n): what each member knows it does not; 0 for StudentT.
+        """Mean over members of var[μ] = E[Σ]/κ, (..., n, n): each member's uncertainty about its mean; 0 for StudentT.
 
         Example:
           >>> mixture = Mixture(NIW(mu=jnp.array([[-3.0], [3.0]]), L=jnp.ones((2, 1, 1)), kappa=4.0, nu=4.0))
@@ -233,47 +222,43 @@ class Mixture:
           >>> print(mixture.mahalanobis(jnp.array([10.0])))  # 10/5
           2.0
         """
-        mixture, (y,) = floats_with(self, y=y)
+        mixture, (y,) = _checks.floats_with(self, y=y)
         return StudentT(jnp.inf, mixture.mean(), linalg.cholesky(mixture.total())).mahalanobis(y)
 
     def region_radius(self, coverage: float, key: Array | None = None) -> Array:
         r"""The r for which `mahalanobis` ≤ r holds all targets at once with probability `coverage`, (...).
 
         Exact for one member. For more, 1 − coverage = mean over members of P(‖C⁻¹(Y − μ̄)‖ > r), each an integral of a
-        moment generating function along a path in the complex plane: nothing is drawn, a row does not depend on those
-        beside it, and the probability of a miss is right to 1e-3 of itself, also far out; in float32 only if members
-        are less than some hundred of their scales apart.
-
-        Args:
-          coverage: between 0 and 1.
-          key: not used; earlier versions drew from the mixture.
+        moment generating function along a path in the complex plane: nothing is drawn, rows do not depend on each
+        other, and 1 − coverage has a relative error below 1e-3, also in the far tail; in float32 only if members are
+        less than a few hundred of their scales apart. `key` is not used; earlier versions drew from the mixture.
 
         Example:
           >>> one = Mixture(StudentT(df=jnp.inf, loc=jnp.zeros((1, 2)), scale_tril=jnp.eye(2)[None]))
           >>> print(f"{one.region_radius(0.9):.4f}")  # sqrt(-2 ln 0.1)
           2.1460
         """
-        mixture, (tail,) = floats_with(self, tail=1 - probability("coverage", coverage))
+        mixture, (tail,) = _checks.floats_with(self, tail=1 - _checks.probability("coverage", coverage))
         return radius_of_tail(mixture, tail)
 
     def sample(self, key: Array, shape: int | Sequence[int] = ()) -> Array:
-        """Draws of y, shape + (..., n): all targets of one draw in one row come from one member, each as likely.
+        """Draws of y, shape + (..., n): all targets of a draw come from one member, chosen uniformly.
 
         Example:
           >>> mixture = Mixture(StudentT(jnp.inf, jnp.array([[-3.0], [3.0]]), jnp.full((2, 1, 1), 4.0)))
           >>> print(mixture.sample(jax.random.key(0), 100).shape)
           (100, 1)
         """
-        front = len(sample_shape(shape))
-        batch = (*sample_shape(shape), *self.batch_shape)
-        member_key, draw_key = jax.random.split(one_key(key))
+        batch = (*_checks.sample_shape(shape), *self.batch_shape)
+        member_key, draw_key = jax.random.split(_checks.one_key(key))
         member = jax.random.randint(member_key, batch, 0, self.size)
-        row = [lax.broadcasted_iota(member.dtype, batch, front + axis) for axis in range(len(self.batch_shape))]
+        axes = range(len(batch) - len(self.batch_shape), len(batch))
+        row = [lax.broadcasted_iota(member.dtype, batch, axis) for axis in axes]
         drawn = jax.tree.map(lambda leaf: leaf[(member, *row)], self.components())
         return drawn.sample(draw_key)
 
     def cdf(self, y: ArrayLike) -> Array:
-        """P(Y_j ≤ y_j) of each target on its own, (..., n) -> (..., n); y may have more batch axes in front.
+        """P(Y_j ≤ y_j) of each target alone, (..., n) -> (..., n); y may have more batch axes in front.
 
         Example:
           >>> mixture = Mixture(StudentT(jnp.inf, jnp.array([[-90.0], [90.0]]), jnp.ones((2, 1, 1))))
@@ -283,19 +268,18 @@ class Mixture:
         return jnp.mean(jax.vmap(lambda t: t.cdf(y))(self.components()), axis=0)
 
     def ppf(self, p: ArrayLike) -> Array:
-        """The p-quantile of each target on its own, (..., n), inverse of `cdf`; ±∞ at 0 and 1, NaN outside.
+        """The p-quantile of each target alone, (..., n), inverse of `cdf`; ±∞ at 0 and 1, NaN outside.
 
-        p is a scalar or (..., n). Where the members are so far apart that every y between them has the `cdf` p, it is
-        one of these y, and its derivatives are NaN.
+        p is a scalar or (..., n). If members are so far apart that every y between them has the `cdf` p, it is one of
+        these y, and its derivatives are NaN.
 
         Example:
           >>> mixture = Mixture(StudentT(jnp.inf, jnp.array([[-90.0], [90.0]]), jnp.ones((2, 1, 1))))
           >>> print(mixture.ppf(0.25).round())  # the median of the lower one
           [-90.]
         """
-        t, (p,) = floats_with(self.components(), p=p)
-        if p.ndim:
-            check_same("p", p, t.loc.shape[1:], "one member's loc")
+        t, (p,) = _checks.floats_with(self.components(), p=p)
+        p = _checks.filled("p", p, t.loc.shape[1:], "one member's loc")
         below = p < 0.5
         return _quantile(t, jnp.where(below, p, 1 - p), jnp.where(below, -1.0, 1.0).astype(p.dtype))
 
@@ -308,7 +292,7 @@ class Mixture:
           [[-90.]
            [ 90.]]
         """
-        _, (levels,) = floats_with(self.members, levels=levels)
+        _, (levels,) = _checks.floats_with(self.members, levels=levels)
         if levels.ndim != 1:
             raise ValueError(f"levels must have shape (K,); got {levels.shape}")
         return jax.vmap(self.ppf)(levels)
@@ -322,7 +306,7 @@ class Mixture:
           >>> print(lower.round(), upper.round())
           [-90.] [90.]
         """
-        t, (tail,) = floats_with(self.components(), tail=1 - probability("coverage", coverage))
+        t, (tail,) = _checks.floats_with(self.components(), tail=1 - _checks.probability("coverage", coverage))
         both = jax.tree.map(lambda leaf: jnp.stack([leaf, leaf], axis=1), t)  # one search finds both ends
         sign = jnp.array([-1, 1], tail.dtype).reshape(2, *[1] * (t.loc.ndim - 1))
         lower, upper = _quantile(both, tail / 2, jnp.broadcast_to(sign, both.loc.shape[1:]))
@@ -330,8 +314,12 @@ class Mixture:
 
 
 def as_mixture(prediction: StudentT | NIW | Mixture) -> Mixture:
-    """A mixture as it is; a StudentT or a NIW as an ensemble of one, (...) -> (1, ...)."""
-    check_type("prediction", prediction, StudentT, NIW, Mixture)
+    """A prediction of N rows as a mixture with batch shape (N,): of one member, unless it is a Mixture."""
+    _checks.check_type("prediction", prediction, StudentT, NIW, Mixture)
+    if len(prediction.batch_shape) != 1:
+        members = " and M members" if isinstance(prediction, Mixture) else ""
+        wanted = "batch shape (N,), and the members of a Mixture (M, N)"
+        raise ValueError(f"a prediction must have {wanted}; got {prediction.batch_shape}{members}")
     if isinstance(prediction, Mixture):
         return prediction
     return Mixture(jax.tree.map(lambda leaf: leaf[None], prediction))
@@ -369,7 +357,7 @@ def _whitened(mixture: Mixture) -> tuple[Array, Array, Array]:
 
 
 def points_of_tail(mixture: Mixture, tail: Array, sign: Array) -> Array:
-    """The points with so much probability above (sign 1) or below (−1), tail ≤ ½: (K,) twice -> (K, ..., n)."""
+    """The points with probability `tail` ≤ ½ above (sign 1) or below (−1) them, (K,) twice -> (K, ..., n)."""
     t = mixture.components()
     return jax.vmap(lambda tail, sign: _quantile(t, tail, sign))(tail, sign)
 
@@ -379,8 +367,7 @@ def _quantile(t: StudentT, tail: Array, sign: Array) -> Array:
     shape = t.loc.shape
     tail, sign = (jnp.broadcast_to(array, shape[1:]).reshape(-1) for array in (tail, sign))
     df = jnp.broadcast_to(t.df[..., None], shape)
-    # Flat, since a long last axis is faster than one of n; compiled as one, since a loop on its own is compiled anew
-    # each time it is called.
+    # Flat, since a long last axis is faster than one of n; jitted, since a loop called without jit is compiled anew.
     loc, scale, df = (array.reshape(shape[0], -1) for array in (t.loc, t.marginal_scale(), df))
     return (sign * jax.jit(_point_of_tail)(tail, sign[None] * loc, scale, df)).reshape(shape[1:])
 
@@ -393,7 +380,7 @@ def _distances(x: Array, loc: Array, scale: Array) -> tuple[Array, Array]:
 
 
 def _excess(x: Array, tail: Array, loc: Array, scale: Array, df: Array) -> Array:
-    """Σ_i (P(Y_i > x) − tail), (...): whole members first, so that their small tails count also at tail = k/M."""
+    """Σ_i (P(Y_i > x) − tail), (...): integers are added first, so that small tails are not lost at tail = k/M."""
     below, distance = _distances(x, loc, scale)
     half_tail = 0.5 * special.joint_tail(distance, df, 1)
     whole = jnp.sum(below, axis=0).astype(tail.dtype) - loc.shape[0] * tail
@@ -417,8 +404,8 @@ def _middle(low: Array, high: Array, unit: Array) -> Array:
 def _point_of_tail(tail: Array, loc: Array, scale: Array, df: Array) -> Array:
     """The x with mean_i P(loc_i + scale_i T_i > x) = tail ≤ ½, (...); loc, scale and df are (M, ...).
 
-    It lies between the least and the largest of the members' own; there Newton in ln P, with a step that must halve
-    from one to the next, or else the bracket is.
+    It lies between the least and the largest of the members' own. Newton in ln P; where a step is not half of the one
+    before, the bracket is halved instead.
     """
     size, info = loc.shape[0], jnp.finfo(loc.dtype)
     unit, resolved = jnp.max(scale, axis=0), jnp.min(scale, axis=0)

@@ -9,7 +9,7 @@ r where :math:`Q = \|a\sqrt W + B Z\|^2 - r^2 W > 0`. In the axes of B Bᵀ, wit
 and P(Q > 0) is :math:`\frac{1}{2\pi i} \int E[e^{sQ}] ds/s` along a path that crosses the real axis between 0 and the
 first singularity above (or, for 1 − P, below). The path starts where the integrand is smallest on the real axis and
 opens to the right like a hyperbola, so that the trapezoidal rule converges exponentially: the far tail keeps its
-relative accuracy, nothing is drawn, and every row is on its own.
+relative accuracy, nothing is drawn, and rows do not depend on each other.
 """
 
 import jax
@@ -98,7 +98,9 @@ def _averaged(radius: Array, S: Array, a: Array, df: Array) -> tuple[Array, Arra
 
 def leaving(radius: Array, S: Array, a: Array, df: Array) -> Array:
     """P(‖x‖ > radius) of the mixture of x = a + B T, S = B Bᵀ; (...), (M, ..., n, n), (M, ..., n), (M, ...) -> (...)"""
-    return _averaged(radius[None], *_members(S, a), df)[0]
+    at_centre = radius == 0  # where the path has no end
+    tail = _averaged(jnp.where(at_centre, 1.0, radius)[None], *_members(S, a), df)[0]
+    return jnp.where(at_centre, 1.0, jnp.clip(tail, 0.0, 1.0))  # rounding may leave [0, 1]
 
 
 @jax.custom_jvp
@@ -108,7 +110,7 @@ def radius_of(tail: Array, S: Array, a: Array, df: Array) -> Array:
     S, a = _members(S, a)
     info = jnp.finfo(tail.dtype)
 
-    def step(state: tuple[Array, Array, Array, Array, Array, Array]) -> tuple[Array, Array, Array, Array, Array, Array]:
+    def step(state: tuple[Array, ...]) -> tuple[Array, ...]:
         low, high, x, change, _, count = state
         radius = jnp.exp(x)
         value, density = _averaged(radius[None], S, a, df)
@@ -116,20 +118,19 @@ def radius_of(tail: Array, S: Array, a: Array, df: Array) -> Array:
         low, high = jnp.where(gap > 0, x, low), jnp.where(gap > 0, high, x)
         newton = x + gap * value / (2 * radius**2 * density)
         following = jnp.where((newton >= low) & (newton <= high), newton, 0.5 * (low + high))
-        following = jnp.where(change > 1e-6, following, x)  # a row that has settled does not wait for the others
+        following = jnp.where(change > 1e-6, following, x)  # a row that has converged does not change while others do
         return low, high, following, jnp.abs(following - x), gap, count + 1
 
-    def unfinished(state: tuple[Array, Array, Array, Array, Array, Array]) -> Array:
+    def unfinished(state: tuple[Array, ...]) -> Array:
         *_, change, _, count = state
         return (count < 60) & jnp.any(change > 1e-6)
 
     limit = jnp.full_like(tail, 0.2 * np.log(float(info.max)))
     middle = jnp.full_like(tail, 0.5 * np.log(S.shape[-1]))
     unknown = jnp.full_like(tail, jnp.inf)
-    *_, x, _, gap, _ = lax.while_loop(
-        unfinished, step, (-limit, limit, middle, unknown, unknown, jnp.zeros((), jnp.int32))
-    )
-    found = jnp.where(jnp.abs(gap) < 1e-2, jnp.exp(x), jnp.nan)  # a search that failed is said
+    start: tuple[Array, ...] = (-limit, limit, middle, unknown, unknown, jnp.zeros((), jnp.int32))
+    *_, x, _, gap, _ = lax.while_loop(unfinished, step, start)
+    found = jnp.where(jnp.abs(gap) < 1e-2, jnp.exp(x), jnp.nan)  # NaN if the search failed
     found = jnp.where(tail >= 1, 0.0, jnp.where(tail > 0, found, jnp.inf))
     known = jnp.all(jnp.isfinite(jnp.sum(S, axis=(-1, -2)) + jnp.sum(a, axis=-1)), axis=0)
     return jnp.where(known & (tail >= 0) & (tail <= 1), found, jnp.nan)

@@ -1,10 +1,10 @@
-"""Pictures of predictions: every function takes `ax` last, makes a new figure if it is None, and returns the Axes.
+"""Figures of predictions: every function accepts `ax` last, makes a new figure if it is None, and returns the Axes.
 
-A prediction is what `metrics` takes: a `StudentT` or a `NIW` with batch shape (N,), or a `Mixture` whose members have
-batch shape (M, N). y is (N, n), and a NaN in it is a target not observed in that row.
+A prediction is as in `metrics`: a `StudentT` or a `NIW` with batch shape (N,), or a `Mixture` whose members have batch
+shape (M, N). y is (N, n), where NaN means that a target was not observed. Names of targets may have their units.
 
-A new figure does not belong to pyplot: save it with ``ax.figure.savefig(path)``. Legends stand above the axes, where
-they cover no data, so a title is best given to the figure: ``ax.figure.suptitle(title)``.
+A new figure does not belong to pyplot: save it with ``ax.figure.savefig(path)``. Legends are above the axes, where they
+cover no data, so give a title to the figure: ``ax.figure.suptitle(title)``.
 """
 
 from collections.abc import Sequence
@@ -15,10 +15,12 @@ from jax.typing import ArrayLike
 
 from mder_jax import metrics
 from mder_jax._checks import check_index, chosen_rows, floats, plain_probability
-from mder_jax.metrics.scores import Prediction, of_rows, prepared, students_of_rows
+from mder_jax.metrics.scores import Prediction, prepared, students_of_rows
+from mder_jax.mixture import as_mixture
 from mder_jax.niw import NIW
 from mder_jax.plotting import _drawing
-from mder_jax.plotting._drawing import BLACK, BLUE, CHANCE, GREY, ORANGE, PALE, POINTS
+from mder_jax.plotting._drawing import BLACK, BLUE, GREY, ORANGE, PALE, POINTS
+from mder_jax.student_t import StudentT as StudentT  # for the examples
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -41,20 +43,18 @@ def ellipses(
 
     Args:
       prediction: of N rows and n ≥ 2 targets; a row without a covariance (df ≤ 2) has no ellipse.
-      rows: numbers of the rows; if None a few, spread over the predicted means, with y observed if it is given.
-      targets: numbers of the two, on the horizontal and the vertical axis.
+      rows: indices of rows; None for a few, spread over the predicted means, with y observed if it is given.
+      targets: indices of the two, on the horizontal and the vertical axis.
       coverage: of the ellipse, between 0 and 1.
       y: observations to draw as points, (N, n).
       names: of the n targets, with their units.
-      ax: where to draw.
 
     Example:
-      >>> from mder_jax import StudentT
       >>> t = StudentT(5.0, np.zeros((3, 2)), np.broadcast_to(np.eye(2), (3, 2, 2)))
       >>> len(ellipses(t, rows=[0, 2]).patches)
       2
     """
-    mixture = of_rows(prediction)
+    mixture = as_mixture(prediction)
     pair = _drawing.pair_of(targets, mixture.n)
     labels = _drawing.labels(names, mixture.n)
     mean, aleatoric, epistemic = _drawing.moments(mixture)
@@ -94,19 +94,17 @@ def bands(
     Args:
       x: the input, (N,), in any order.
       prediction: of N rows.
-      target: its number.
+      target: its index.
       coverage: probabilities of the intervals.
       y: observations to draw as points, (N, n).
       name: of the target, with its unit.
-      ax: where to draw.
 
     Example:
-      >>> from mder_jax import StudentT
       >>> t = StudentT(5.0, np.zeros((3, 1)), np.ones((3, 1, 1)))
       >>> print(bands([1.0, 3.0, 2.0], t, name="price (EUR)").lines[0].get_xdata())
       [1. 2. 3.]
     """
-    mixture = of_rows(prediction)
+    mixture = as_mixture(prediction)
     (j,) = check_index([target], mixture.n)
     order, x = _drawing.ordered(x, mixture.batch_shape[0])
     means, _, epistemic = _drawing.moments(mixture)
@@ -116,14 +114,8 @@ def bands(
     ax = _drawing.axes(ax)
     for level, depth in zip(levels, np.linspace(0.2, 0.4, len(levels)), strict=True):
         lower, upper = (np.asarray(end)[order, j] for end in _drawing.interval(students_of_rows(prediction), level))
-        ax.fill_between(
-            x,
-            lower,
-            upper,
-            color=_drawing.tint(BLUE, depth),
-            linewidth=0,
-            label=f"{_drawing.percent(level)} interval",
-        )
+        label = f"{_drawing.percent(level)} interval"
+        ax.fill_between(x, lower, upper, color=_drawing.tint(BLUE, depth), linewidth=0, label=label)
     if np.any(spread != 0):
         ax.fill_between(x, mean - spread, mean + spread, color=ORANGE, alpha=0.5, linewidth=0, label="± epistemic std")
     ax.plot(x, mean, color=BLUE, linewidth=1.4, label="mean")
@@ -140,7 +132,6 @@ def nu_gate(x: ArrayLike, niw: NIW, ax: "Axes | None" = None) -> "Axes":
     Args:
       x: the input, (N,), in any order.
       niw: of one network, batch shape (N,), or of M members, (M, N).
-      ax: where to draw.
 
     Example:
       >>> from mder_jax import couple
@@ -157,7 +148,7 @@ def nu_gate(x: ArrayLike, niw: NIW, ax: "Axes | None" = None) -> "Axes":
     ax = _drawing.axes(ax)
     if len(nu) > 1:
         ax.plot(x, nu[:, order].T, color=BLUE, linewidth=0.6, alpha=max(0.15, len(nu) ** -0.5))
-        ax.plot([], color=BLUE, linewidth=1, label=f"{len(nu)} members")  # one that can be seen, for the legend
+        ax.plot([], color=BLUE, linewidth=1, label=f"{len(nu)} members")  # a visible one, for the legend
     ax.plot(x, np.median(nu, axis=0)[order], color=ORANGE, linewidth=2.5, label="median" if len(nu) > 1 else "ν")
     ax.set(xlabel="x", ylabel="ν (virtual observations)")
     return _drawing.with_legend(ax)
@@ -166,37 +157,25 @@ def nu_gate(x: ArrayLike, niw: NIW, ax: "Axes | None" = None) -> "Axes":
 def calibration(
     y: ArrayLike, prediction: Prediction, names: Sequence[str] | None = None, ax: "Axes | None" = None
 ) -> "Axes":
-    """Share of y inside central intervals, and of rows inside joint regions (n ≥ 2), against the nominal coverage.
+    """Fraction of y inside central intervals, and of rows inside joint regions (n ≥ 2), against the nominal coverage.
 
-    The band is where a right prediction lies with probability 0.95 at each level, by the binomial distribution of the
-    rows; it is for the target least often observed.
-
-    Args:
-      y: observations, (N, n).
-      prediction: of N rows and n targets.
-      names: of the targets.
-      ax: where to draw.
+    The band holds the line of a right prediction with probability 0.95 at each level, by the binomial distribution of
+    the rows; it is for the target with the fewest observations.
 
     Example:
-      >>> from mder_jax import StudentT
       >>> t = StudentT(5.0, np.zeros((3, 1)), np.ones((3, 1, 1)))
       >>> print(calibration(np.ones((3, 1)), t).get_ylabel())
       observed coverage
     """
     y, mixture = prepared(y, prediction)
     labels = _drawing.labels(names, mixture.n)
-    level, shares = (np.asarray(part) for part in metrics.calibration_curve(y, mixture))
+    level, observed = (np.asarray(part) for part in metrics.calibration_curve(y, mixture))
+    low, high = _drawing.chance(_drawing.fewest(y), level)
     ax = _drawing.axes(ax)
-    ax.fill_between(
-        level,
-        *_drawing.chance(_drawing.fewest(y), level),
-        color=PALE,
-        linewidth=0,
-        label=f"{_drawing.percent(CHANCE)} band if right",
-    )
+    ax.fill_between(level, low, high, color=PALE, linewidth=0, label=_drawing.BAND)
     ax.plot([0, 1], [0, 1], color=GREY, linewidth=0.8)
     for j, label in enumerate(labels):
-        ax.plot(level, shares[:, j], **_drawing.line(j), label=label)
+        ax.plot(level, observed[:, j], **_drawing.line(j), label=label)
     joint = _drawing.joint_pit(y, mixture) if mixture.n > 1 else np.empty(0)
     if joint.size:
         inside = np.searchsorted(np.sort(joint), level, side="right") / joint.size
@@ -212,19 +191,13 @@ def pit(
     names: Sequence[str] | None = None,
     ax: "Axes | None" = None,
 ) -> "Axes":
-    """Histogram of P(Y_j ≤ y_j) for each target, or of all at once: flat at 1 where the prediction is right.
+    """Histogram of P(Y_j ≤ y_j) for each target, or of all at once: flat at 1 if the prediction is right.
 
-    The band is where the height of a bin lies with probability 0.95 if the values are uniform.
+    The band holds the height of a bin with probability 0.95 if the values are uniform.
 
-    Args:
-      y: observations, (N, n).
-      prediction: of N rows and n targets.
-      joint: `metrics.joint_pit` of the complete rows, instead of `metrics.pit`.
-      names: of the targets.
-      ax: where to draw.
+    `joint` shows `metrics.joint_pit` of the complete rows instead of `metrics.pit`.
 
     Example:
-      >>> from mder_jax import StudentT
       >>> t = StudentT(5.0, np.zeros((3, 1)), np.ones((3, 1, 1)))
       >>> print(pit(np.ones((3, 1)), t).get_ylabel())
       density
@@ -237,7 +210,7 @@ def pit(
     bins = len(edges) - 1
     low, high = _drawing.chance(rows, 1 / bins) * bins
     ax = _drawing.axes(ax)
-    ax.axhspan(low, high, color=PALE, linewidth=0, label=f"{_drawing.percent(CHANCE)} band if right")
+    ax.axhspan(low, high, color=PALE, linewidth=0, label=_drawing.BAND)
     ax.axhline(1, color=GREY, linewidth=0.8)
     for j, label in enumerate(labels):
         height = np.histogram(_drawing.finite(values[:, j]), edges, density=True)[0]
@@ -252,22 +225,14 @@ def predicted_observed(
 ) -> "Axes":
     """Observed y_j against the predicted mean with ± √Cov_jj; for more than 500 rows the density of points instead.
 
-    Args:
-      y: observations, (N, n).
-      prediction: of N rows and n targets.
-      target: its number.
-      name: of the target, with its unit.
-      ax: where to draw.
-
     Example:
-      >>> from mder_jax import StudentT
       >>> t = StudentT(5.0, np.zeros((3, 1)), np.ones((3, 1, 1)))
       >>> print(predicted_observed(np.ones((3, 1)), t, name="price (EUR)").get_ylabel())
       observed price (EUR)
     """
     y, mixture = prepared(y, prediction)
     (j,) = check_index([target], mixture.n)
-    means, aleatoric, epistemic = _drawing.moments(of_rows(prediction))
+    means, aleatoric, epistemic = _drawing.moments(as_mixture(prediction))
     seen, known = np.asarray(y)[:, j], ~np.isnan(np.asarray(y)[:, j])
     _drawing.fewest(seen[:, None])
     seen, mean, variance = seen[known], means[known, j], (aleatoric + epistemic)[known, j, j]
@@ -278,13 +243,8 @@ def predicted_observed(
         cells = ax.hexbin(mean, seen, gridsize=50, extent=(*limits, *limits), bins="log", mincnt=1, linewidths=0.1)
         ax.figure.colorbar(cells, ax=ax, label="rows", shrink=0.8)
     else:
-        style: dict[str, Any] = {
-            "color": BLUE,
-            "ecolor": _drawing.tint(BLUE, 0.4),
-            "markersize": 3,
-            "elinewidth": 0.8,
-        }
-        ax.errorbar(mean, seen, xerr=std, fmt="o", label="mean ± std", **style)
+        bars: dict[str, Any] = {"ecolor": _drawing.tint(BLUE, 0.4), "elinewidth": 0.8}
+        ax.errorbar(mean, seen, xerr=std, fmt="o", label="mean ± std", color=BLUE, markersize=3, **bars)
     ax.plot(limits, limits, color=ORANGE, linewidth=1, zorder=3, label="observed = predicted")
     ax.set(xlabel=f"predicted {label}", ylabel=f"observed {label}", xlim=limits, ylim=limits, aspect="equal")
     return _drawing.with_legend(ax)
@@ -293,19 +253,12 @@ def predicted_observed(
 def sparsification(
     y: ArrayLike, prediction: Prediction, names: Sequence[str] | None = None, ax: "Axes | None" = None
 ) -> "Axes":
-    """RMSE of the rows left / RMSE of all, as the most uncertain rows go first, and (thin) those with most error.
-
-    Args:
-      y: observations, (N, n).
-      prediction: of N rows and n targets.
-      names: of the targets.
-      ax: where to draw.
+    """RMSE of the rows left / RMSE of all, as the most uncertain rows are removed first, or (thin) the worst.
 
     Example:
-      >>> from mder_jax import StudentT
       >>> t = StudentT(5.0, np.zeros((3, 1)), np.array([[[1.0]], [[2.0]], [[3.0]]]))
       >>> print(sparsification(np.ones((3, 1)), t).get_xlabel())
-      share of rows left out
+      fraction of rows removed
     """
     y, mixture = prepared(y, prediction)
     _drawing.fewest(y)
@@ -316,6 +269,6 @@ def sparsification(
         ax.plot(fraction, error[:, j], **_drawing.line(j), linewidth=2, label=label)
         ax.plot(fraction, oracle[:, j], **_drawing.line(j), linewidth=0.8)
     ax.plot([], [], color=GREY, linewidth=0.8, label="oracle")
-    ax.set(xlabel="share of rows left out", ylabel="RMSE / RMSE of all rows", xlim=(0, 1))
+    ax.set(xlabel="fraction of rows removed", ylabel="RMSE / RMSE of all rows", xlim=(0, 1))
     ax.set_ylim(bottom=0)
     return _drawing.with_legend(ax)

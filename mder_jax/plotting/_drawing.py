@@ -1,11 +1,10 @@
-"""What the pictures of `plotting` share: axes, colours, legends, and the numbers they are drawn from."""
+"""What the figures of `plotting` share: axes, colours, legends, and the numbers they are drawn from."""
 
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 import jax
 import numpy as np
-from jax import Array
 from jax.typing import ArrayLike
 
 from mder_jax import metrics
@@ -16,13 +15,14 @@ from mder_jax.mixture import Mixture, radius_of_tail
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
-# Colours of Okabe and Ito, which people with any colour vision can tell apart; lines beyond them are dashed.
+# Colours of Okabe and Ito, which any colour vision distinguishes; lines beyond them are dashed.
 BLUE, ORANGE, GREEN = "#0072B2", "#D55E00", "#009E73"
 COLOURS = (BLUE, ORANGE, GREEN, "#CC79A7", "#E69F00", "#56B4E9")
 BLACK, GREY, PALE = "#000000", "#666666", "#D9D9D9"
 DASHES = ("-", "--", "-.", ":")
-# Ellipses drawn unless rows are named, rows above which points become a density, and share of a band of chance.
+# Ellipses drawn by default, rows above which points become a density, and probability of a band of chance.
 ELLIPSES, POINTS, CHANCE = 6, 500, 0.95
+BAND = f"{100 * CHANCE:g}% band if right"
 
 
 def axes(ax: "Axes | None") -> "Axes":
@@ -44,16 +44,8 @@ def with_legend(ax: "Axes") -> "Axes":
     handles, labels = ax.get_legend_handles_labels()
     columns = int(np.clip(60 // (8 + max(map(len, labels))), 1, len(labels)))
     ax.locator_params(axis="x", nbins=5)  # long numbers would touch each other
-    ax.legend(
-        handles,
-        labels,
-        loc="lower left",
-        bbox_to_anchor=(0, 1.01),
-        borderaxespad=0,
-        ncols=columns,
-        frameon=False,
-        fontsize="small",
-    )
+    above: dict[str, Any] = {"loc": "lower left", "bbox_to_anchor": (0, 1.01), "borderaxespad": 0}
+    ax.legend(handles, labels, ncols=columns, frameon=False, fontsize="small", **above)
     return ax
 
 
@@ -64,7 +56,7 @@ def line(j: int) -> dict[str, Any]:
 
 
 def tint(colour: str, depth: float) -> tuple[float, ...]:
-    """The colour thinned with white: all white at depth 0."""
+    """The colour mixed with white: white at depth 0."""
     from matplotlib.colors import to_rgb
 
     return tuple(1 - depth * (1 - part) for part in to_rgb(colour))
@@ -75,7 +67,7 @@ def labels(names: Sequence[str] | None, n: int) -> list[str]:
 
 
 def label(name: str | None, j: int) -> str:
-    """The name of target j as matplotlib prints it unchanged: no formulas, not hidden, one line of bounded length."""
+    """The name of target j for matplotlib to print unchanged: no formulas, not hidden, one line of bounded length."""
     text = f"y{j}" if name is None else " ".join(str(name).split())
     text = text if len(text) <= 40 else f"{text[:28]}…{text[-11:]}"
     return (" " if text.startswith("_") else "") + text.replace("$", r"\$")
@@ -83,15 +75,10 @@ def label(name: str | None, j: int) -> str:
 
 def moments(mixture: Mixture) -> tuple[np.ndarray, ...]:
     """Mean (N, n), aleatoric and epistemic covariance (N, n, n)."""
-    mean, aleatoric, epistemic = parts(mixture)
-    return np.asarray(mean), np.asarray(aleatoric), np.asarray(epistemic)
+    return tuple(np.asarray(part) for part in _moments(mixture))
 
 
-@jax.jit
-def parts(mixture: Mixture) -> tuple[Array, Array, Array]:
-    return mixture.mean(), mixture.aleatoric(), mixture.epistemic()
-
-
+_moments = jax.jit(lambda mixture: (mixture.mean(), mixture.aleatoric(), mixture.epistemic()))
 interval = jax.jit(Mixture.interval)
 _radius_of_tail = jax.jit(radius_of_tail)
 
@@ -147,8 +134,8 @@ def ordered(x: ArrayLike, count: int) -> tuple[np.ndarray, np.ndarray]:
     return order, values[order]
 
 
-def percent(share: float) -> str:
-    return f"{100 * share:.4g}%"
+def percent(fraction: float) -> str:
+    return f"{100 * fraction:.4g}%"
 
 
 def joint_pit(y: ArrayLike, prediction: Prediction) -> np.ndarray:
@@ -168,23 +155,23 @@ def finite(values: Any) -> np.ndarray:
 
 
 def fewest(values: Any) -> int:
-    """How often the target least often observed was, of those that ever were; values are (N, n) with NaN."""
+    """The fewest observations of a target that has any; values are (N, n) with NaN."""
     counts = np.isfinite(np.asarray(values)).sum(axis=0)
     if not counts.any():
         raise ValueError(f"nothing was observed: all values of shape {np.shape(values)} are missing")
     return int(counts[counts > 0].min())
 
 
-def chance(rows: int, share: Any) -> np.ndarray:
-    """Ends of the band in which the observed share of so many rows lies with probability `CHANCE`, (2, ...)."""
+def chance(rows: int, fraction: Any) -> np.ndarray:
+    """Ends of the band in which the observed fraction of N rows lies with probability `CHANCE`, (2, ...)."""
     from scipy.stats import binom
 
     tail = (1 - CHANCE) / 2
-    return np.stack([binom.ppf(p, rows, share) / rows for p in (tail, 1 - tail)])
+    return np.stack([binom.ppf(p, rows, fraction) / rows for p in (tail, 1 - tail)])
 
 
 def padded(values: np.ndarray) -> tuple[float, float]:
-    """Limits of an axis a little wider than the values that are finite."""
+    """Limits of an axis a little wider than the finite values."""
     known = finite(values)
     low, high = float(known.min()), float(known.max())
     room = 0.04 * (high - low) or 1.0
