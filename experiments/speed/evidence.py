@@ -31,7 +31,9 @@ def measure(points: int, sizes: tuple[int, ...], compile_up_to: int, repeats: in
         candidates = {}
         for name, options in FORMS.items():
             compiled, row[f"{name}_compile_s"] = compile_form(options, arguments)
-            candidates[name] = partial(_milliseconds, compiled, arguments)
+            candidates[name] = partial(
+                _milliseconds, compiled, with_gaps(arguments) if name == "missing" else arguments
+            )
             candidates[name]()  # the first call is slower
         times = in_turn(f"n = {n}", candidates, repeats)
         row |= {f"{name}_ms": float(np.median(values)) for name, values in times.items()}
@@ -71,6 +73,12 @@ def examples(rng: np.random.Generator, points: int, n: int) -> list[jax.Array]:
     mu, y = rng.normal(size=(2, points, n))
     kappa, excess = np.exp(rng.normal(size=(2, points)))
     return [jnp.asarray(array, jnp.float32) for array in (mu, L, kappa, n + 1 + excess, y)]
+
+
+def with_gaps(arguments: list[jax.Array]) -> list[jax.Array]:
+    """The same with every tenth target missing."""
+    *parameters, y = arguments
+    return [*parameters, jnp.where(jnp.arange(y.size).reshape(y.shape) % 10 == 0, jnp.nan, y)]
 
 
 def report(results: dict[str, Any]) -> str:
