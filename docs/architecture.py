@@ -1,6 +1,7 @@
 """Draws the modules of the package and what each builds on, from its imports: `python docs/architecture.py`."""
 
 import ast
+import functools
 import json
 import pathlib
 import re
@@ -33,12 +34,14 @@ def dotted(path: pathlib.Path, package: str = "mder_jax") -> str:
     return ".".join(path.relative_to(ROOT / package).with_suffix("").parts).removesuffix(".__init__")
 
 
+@functools.cache
 def modules(package: str = "mder_jax") -> dict[str, pathlib.Path]:
     """Every module of a package by dotted name."""
     files = sorted((ROOT / package).rglob("*.py"))
     return {dotted(path, package): path for path in files if path != ROOT / package / "__init__.py"}
 
 
+@functools.cache
 def imports(path: pathlib.Path, package: str = "mder_jax") -> set[str]:
     """Modules of a package, by dotted name, that a file imports anywhere, also inside functions."""
     known, found = modules(package), set()
