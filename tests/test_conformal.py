@@ -2,6 +2,7 @@
 
 import functools
 import itertools
+import types
 
 import jax
 import jax.numpy as jnp
@@ -14,6 +15,7 @@ from mder_jax import MDERRegressor, calibration
 from mder_jax.calibration import conformal_radius, rows_needed
 from mder_jax.estimator import _calibration
 from mder_jax.estimator._calibrating import row_scores
+from mder_jax.estimator.results import Uncertainty
 from tests.support.cases import long
 
 CALIBRATIONS, ROWS, NEW = 500, 29, 20
@@ -131,6 +133,25 @@ def test_equal_rows_are_inside_their_own_radius(dtype, cases):
         mean, half = mixture.mean(), single[None] * mixture.std()
         assert np.all((mean - half <= Y) & (mean + half >= Y))
         assert joint.dtype == single.dtype == dtype
+
+
+@pytest.mark.parametrize("correlation", [0.0, 0.99, 0.9999])
+def test_joint_scores_cover_the_rounding_of_covariances(correlation):
+    """Another program, or another device, rounds the entries of a covariance in another way."""
+    rng = np.random.default_rng(0)
+    std, size = np.array([0.1, 3.0]), 200
+    total = np.outer(std, std) * [[1, correlation], [correlation, 1]] * np.ones((size, 1, 1))
+    Y, zero = rng.normal(size=(size, 2)) * std, np.zeros_like(total)
+    signs = rng.choice([-1, 1], size=(size, 3))
+    rounded = total * (1 + np.finfo(np.float32).eps * signs[:, [[0, 1], [1, 2]]])
+
+    def scores(total, *resolution):
+        parts = Uncertainty(np.zeros((size, 2)), total, zero, zero)
+        rows = types.SimpleNamespace(moments=lambda: parts, targets=types.SimpleNamespace(std=std))
+        return row_scores(rows, Y, *resolution)[0]
+
+    assert (scores(rounded, 0.0) <= scores(total)).all()
+    assert (scores(total) <= scores(total, 0.0) * 1.01).all()
 
 
 def test_scores_are_rounded_up_by_rounding_only():

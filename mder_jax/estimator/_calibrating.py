@@ -28,6 +28,8 @@ FEWEST_FOR_SCALE = 10
 LARGEST_ERROR = 1.0
 # Scores are rounded up by this fraction of themselves, and of a standard deviation: the precision of the networks.
 RESOLUTION = 1e-6
+# Two units in the last place of a covariance in single precision; correlated targets amplify its rounding.
+ROUNDING = 2 * float(np.finfo(np.float32).eps)
 UNIT = Scale(1.0, 1.0)
 
 
@@ -104,14 +106,19 @@ def _scale(held_out: HeldOut, method: Any, separate: bool) -> tuple[ScaleFit, st
 
 
 def row_scores(rows: PredictedRows, Y: np.ndarray, resolution: float = RESOLUTION) -> tuple[np.ndarray, np.ndarray]:
-    """Distances of rows, (N,), and of their targets, (N, n), rounded up by the resolution; NaN if missing."""
+    """Distances of rows, (N,), and of their targets, (N, n), rounded up by the resolution; NaN if missing.
+
+    An error ε σᵢσⱼ in each entry of Σ = L Lᵀ moves the distance ‖L⁻¹d‖ by up to n/2 ε ‖L⁻¹ diag(σ)‖² of itself.
+    """
     parts, unit, complete = rows.moments(), rows.targets.std, np.isfinite(Y).all(axis=1)
     single = (np.abs(Y - parts.mean) + resolution * unit) / parts.std * (1 + resolution)
     joint = np.full(len(Y), np.nan)
     if complete.any():
         region = Region(*(part[complete] for part in ellipsoids(parts)))
         unresolved = np.linalg.norm(np.linalg.solve(region.scale_tril, np.diag(unit)[None]), axis=(1, 2))
-        joint[complete] = (region.distance(Y[complete]) + resolution * unresolved) * (1 + resolution)
+        rounding = Y.shape[1] / 2 * ROUNDING * unresolved**2 if resolution else 0.0
+        distance = region.distance(Y[complete]) * (1 + rounding)
+        joint[complete] = (distance + resolution * unresolved) * (1 + resolution)
     return joint, single
 
 
