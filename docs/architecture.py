@@ -17,8 +17,8 @@ GROUPS = {
         **{"mixture": (4, 0), "links": (4, 1.4), "losses": (4, 2.4)},
     },
     "networks": {
-        **{"networks": (0, 3.7), "persistence": (1, 2.7), "train": (1, 3.7)},
-        **{"devices": (2, 2.7), "ensemble": (2, 3.7)},
+        **{"networks": (0, 3.7), "persistence": (4, 3.7), "train": (1, 3.7)},
+        **{"devices": (5, 3.7), "ensemble": (2, 3.7)},
     },
     "judging": {"datasets": (2, 1), "metrics": (5, 0), "calibration": (5, 1), "plotting": (6, 0)},
     "faces": {"estimator": (6, 2.7), "cli": (6, 3.7)},
