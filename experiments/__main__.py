@@ -58,8 +58,10 @@ def _parse(arguments: list[str]) -> argparse.Namespace:
 def _common() -> argparse.ArgumentParser:
     """The options of all studies."""
     parser = argparse.ArgumentParser(add_help=False)
-    parser.add_argument("--list", action="store_true", help="name the studies and stop")
-    parser.add_argument("--out", type=pathlib.Path, default=pathlib.Path("results"), help="folder (default results)")
+    parser.add_argument("--list", action="store_true", help="list the studies and exit")
+    parser.add_argument(
+        "--out", type=pathlib.Path, default=pathlib.Path("results"), help="of results (default results)"
+    )
     parser.add_argument("--full", action="store_true", help="run the large version of each study")
     parser.add_argument("--plot-only", action="store_true", help="draw figures again from saved results")
     parser.add_argument("--no-cache", action="store_true", help="do not use a cache of compiled programs")

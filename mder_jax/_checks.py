@@ -287,7 +287,7 @@ def sample_shape(shape: int | Sequence[int]) -> tuple[int, ...]:
     """The axes in front of a sample, from a number or several."""
     several = (shape,) if is_integer(shape) else shape
     if not isinstance(several, Sequence) or isinstance(several, str | bytes):
-        raise TypeError(f"shape must be an integer or several; got {_brief(shape)}")
+        raise TypeError(f"shape must be an integer or a tuple of integers; got {_brief(shape)}")
     return tuple(integer("shape", axis, 0) for axis in several)
 
 

@@ -40,7 +40,7 @@ FOUND_BY_FUZZING = [
     (lambda: t().sample(jax.random.split(KEY)), r"key must be one random key.*got key<fry> of shape \(2,\)"),
     (lambda: mder.Mixture(niw((2,))).sample(np.zeros(2)), r"key must be one random key.*got float64 of shape \(2,\)"),
     (lambda: t().sample(KEY, -1), r"shape must be at least 0; got -1"),
-    (lambda: t().sample(KEY, 2.5), r"shape must be an integer or several; got 2\.5"),
+    (lambda: t().sample(KEY, 2.5), r"shape must be an integer or a tuple of integers; got 2\.5"),
     (lambda: t().sample(KEY, [2**40]), r"shape must be below 2\^31; got 1099511627776"),
     (lambda: mder.num_outputs("2"), r"n, the number of targets, must be an integer.*got '2'"),
     (lambda: mder.tril_size(True), r"n must be an integer.*got True"),

@@ -14,7 +14,7 @@ import mder_jax as mder
 from mder_jax import MDERRegressor, calibration
 from mder_jax.calibration import conformal_radius, rows_needed
 from mder_jax.estimator import _calibration
-from mder_jax.estimator._calibrating import row_scores
+from mder_jax.estimator._fit_calibration import row_scores
 from mder_jax.estimator.results import Uncertainty
 from tests.support.cases import long
 

@@ -15,8 +15,8 @@ from hypothesis import given, settings, strategies as st
 
 from mder_jax._files import draft, write_whole
 from mder_jax.cli import _tables
+from mder_jax.cli._column_kinds import learn
 from mder_jax.cli._encoding import Column, Encoding, encode, sample
-from mder_jax.cli._learning import learn
 from mder_jax.cli._predict import prediction_columns, prediction_names
 from mder_jax.cli._tables import TableError, check_output, open_table, write_table
 from mder_jax.cli._training_rows import check_targets

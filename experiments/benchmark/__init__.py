@@ -73,7 +73,7 @@ def run(config: Config, folder: pathlib.Path) -> dict[str, Any]:
         print(f"MISSING: {message}", file=sys.stderr)
     here = [problem for problem in chosen if problem.table not in missing]
     if not here:
-        raise ResultsError("none of the tables is here; nothing was run")
+        raise ResultsError("no table was found; nothing was run")
     requested = [(problem, name) for problem in here for name in config.methods_of(problem)]
     wanted = cells.identity(config)
     _fill(config, folder, wanted, sorted(requested, key=lambda cell: -cell[0].seconds(cell[1], config.splits)))

@@ -126,7 +126,8 @@ def _ledger(name: str, claims: list[dict[str, str]]) -> str:
         return ""
     counts = " ".join(_verdict(verdict, text) for verdict, text in _counts(claims).items())
     rows = [[*(_cell(claim, key) for key in COLUMNS), _verdict(claim["verdict"], claim["verdict"])] for claim in claims]
-    return f"""<details id="{name}-claims"><summary>{name} {counts}</summary>
+    return f"""<details><summary>{name} {counts}</summary>
+<p id="{name}-claims">{counted(claims)}</p>
 {_table([*COLUMNS.values(), "Verdict"], rows)}
 </details>
 """

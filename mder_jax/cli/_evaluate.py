@@ -25,7 +25,9 @@ def evaluate(options: argparse.Namespace) -> Result:
     data = sample(table, encoding, MOST_ROWS)
     if np.isnan(data.Y).all():
         raise ValueError(f"{table.path}: no target has a value in any row")
-    _warn_of_trained_rows(model, data)
+    trained = _trained_rows(model, data)
+    if trained:
+        warnings.warn(f"{trained} that the model was trained on; expect worse scores on new rows", stacklevel=2)
     import jax
 
     from mder_jax import metrics
@@ -50,7 +52,8 @@ def evaluate(options: argparse.Namespace) -> Result:
                     "table": str(options.table),
                     "rows": sampled or f"{data.total:,}",
                     "members": str(model.members),
-                },
+                }
+                | ({"rows of the fit": f"{trained} that the model was trained on"} if trained else {}),
                 uncertainty=prediction.uncertainty(),
                 lower=interval.lower,
                 upper=interval.upper,
@@ -65,13 +68,12 @@ def evaluate(options: argparse.Namespace) -> Result:
     return result, "\n\n".join(part for part in (sampled, str(report), covered) if part)
 
 
-def _warn_of_trained_rows(model: Any, data: Sample) -> None:
+def _trained_rows(model: Any, data: Sample) -> str:
+    """How many of the rows are rows of the fit, if that is worth saying."""
     from mder_jax.estimator import trained_rows
 
     found, fraction = trained_rows.found_among(model.trained_rows_, data.X, data.Y)
-    if fraction >= trained_rows.NOTICED:
-        these = f"{found:,} of {len(data.X):,} rows are rows that the model was trained on"
-        warnings.warn(f"{these}; scores of other rows will be worse", stacklevel=2)
+    return f"{found:,} of {len(data.X):,} rows are rows" if fraction >= trained_rows.NOTICED else ""
 
 
 def _kind_of_intervals(model: Any, encoding: Encoding, coverage: float) -> str:

@@ -26,16 +26,16 @@ Numbers and true/false are used as they are, text becomes categories. An empty
 cell is a missing value, in CSV also NA, NaN and null: targets may be missing,
 features may not. After Ctrl-C the same command resumes where it stopped.
 """
-PREDICT = """Write a table of predictions, one row for each of TABLE.
+PREDICT = """Write a table of predictions, one row for each row of TABLE.
 
-For each target a the columns a_mean, a_std, a_aleatoric_std, a_epistemic_std,
+Columns for each target a: a_mean, a_std, a_aleatoric_std, a_epistemic_std,
 a_lower and a_upper, for each pair of targets corr_a_b. a_std, the interval and
 the correlation are those of a new observation. Units are those of the training
 table. The model finds its features by name and ignores other columns.
 """
 EVALUATE = """Print how well a model predicts the targets of a table.
 
-Use rows that it was not trained on.
+Use rows that it was neither trained nor calibrated with.
 """
 INFO = "Print a summary of a model file."
 
@@ -79,21 +79,24 @@ def _add_train(command: argparse.ArgumentParser) -> None:
     chosen.add_argument("--features", type=_names, metavar="x,y", help="columns to predict from; default: all others")
     chosen.add_argument("--exclude", type=_names, default=[], metavar="z", help="columns to leave out")
     _add_output(command, "--out", "the model file")
-    command.add_argument("--members", type=_count, metavar="M", help="number of networks (10)")
-    command.add_argument("--hidden", type=_widths, metavar="64,64", help="widths of the hidden layers (64,64)")
-    command.add_argument("--epochs", type=_count, metavar="E", help="largest number of epochs (500)")
-    command.add_argument("--learning-rate", type=_positive, metavar="RATE", help="largest learning rate (0.01)")
+    command.add_argument("--members", type=_count, metavar="M", help="number of networks (default 10)")
+    command.add_argument("--hidden", type=_widths, metavar="64,64", help="widths of the hidden layers (default 64,64)")
+    command.add_argument("--epochs", type=_count, metavar="E", help="largest number of epochs (default 500)")
+    command.add_argument("--learning-rate", type=_positive, metavar="RATE", help="largest learning rate (default 0.01)")
     command.add_argument(
-        "--validation", type=_fraction, metavar="FRACTION", help="of the rows, for early stopping (0.1)"
+        "--validation",
+        type=_fraction,
+        metavar="FRACTION",
+        help="of the rows, for early stopping (default 0.1)",
     )
-    command.add_argument("--seed", type=_seed, default=0, metavar="S", help="seed of random numbers (0)")
+    command.add_argument("--seed", type=_seed, default=0, metavar="S", help="seed of random numbers (default 0)")
     command.add_argument(
         "--calibrate",
         type=_fraction_or_table,
         metavar="FRACTION|TABLE",
         help="rows to calibrate covariances and intervals with: a fraction of those with a target, or another table",
     )
-    resume = "directory to resume from after Ctrl-C (OUT.checkpoint)"
+    resume = "directory to resume from after Ctrl-C (default OUT.checkpoint)"
     command.add_argument("--checkpoint", type=pathlib.Path, metavar="DIR", help=resume)
 
 
@@ -117,7 +120,7 @@ def _add_model_and_table(command: argparse.ArgumentParser) -> None:
     _add_info(command)
     command.add_argument("table", metavar="TABLE", type=pathlib.Path, help="a .csv or .parquet file")
     command.add_argument(
-        "--coverage", type=_fraction, default=0.9, metavar="P", help="probability of the intervals (0.9)"
+        "--coverage", type=_fraction, default=0.9, metavar="P", help="probability of the intervals (default 0.9)"
     )
 
 

@@ -9,8 +9,8 @@ from typing import NamedTuple
 import numpy as np
 
 from mder_jax.cli import _tables
+from mder_jax.cli._column_kinds import Learnt, learn
 from mder_jax.cli._encoding import Column, Encoding, sample
-from mder_jax.cli._learning import Learnt, learn
 from mder_jax.cli._model import MOST_ROWS
 from mder_jax.cli._predict import prediction_names
 from mder_jax.cli._tables import Table, TableError, listed, quoted
@@ -61,7 +61,7 @@ def _calibration_table(options: argparse.Namespace, features: list[str]) -> Tabl
         return None
     other = _tables.open_table(options.calibrate)
     if filecmp.cmp(options.table, other.path, shallow=False):
-        same = "these are the rows to train on, which do not show how far predictions are off"
+        same = "these are the rows to train on, whose errors are too small to calibrate with"
         raise ValueError(f"--calibrate {other.path}: {same}; give other rows, or a fraction such as 0.2")
     _tables.require_columns(other, [*features, *options.targets], "the table to train on")
     return other

@@ -203,9 +203,8 @@ def _bar(progress: bool | None, epochs: int, members: int) -> Iterator[Callable[
         bars.BarColumn(),
         bars.MofNCompleteColumn(),
         bars.TextColumn("epochs  loss {task.fields[loss]}"),
-        bars.TimeElapsedColumn(),
-        bars.TextColumn("left"),
         bars.TimeRemainingColumn(),
+        bars.TextColumn("left"),
     )
     with bars.Progress(*columns, console=console) as bar:
         task = bar.add_task(f"{members} networks", total=None, loss="")

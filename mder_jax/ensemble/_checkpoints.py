@@ -52,7 +52,7 @@ class Checkpoints:
         try:
             needed, free = sum(leaf.nbytes for leaf in leaves), shutil.disk_usage(self._directory).free
             if needed > free:  # orbax would write a page of tracebacks from its threads first
-                raise OSError(f"it may need {needed:,} bytes, and the disk has {free:,} left")
+                raise OSError(f"a checkpoint may need {needed:,} bytes, and the disk has {free:,} left")
             self._manager.save(epoch, args=args, force=True)
         except (OSError, ValueError) as error:
             failed = f"the checkpoint of epoch {epoch} could not be written to {self._directory} ({error})"

@@ -15,7 +15,7 @@ from mder_jax.ensemble._checkpoints import Checkpoints
 from mder_jax.ensemble._layout import AXIS, Layout, fetch
 from mder_jax.ensemble.members import Job, take
 from mder_jax.ensemble.results import Ensemble, Progress
-from mder_jax.train import epochs as train
+from mder_jax.train import epochs
 from mder_jax.train.epochs import Losses, State
 
 
@@ -66,12 +66,12 @@ class Run:
 
     def progress(self) -> Progress:
         """For callbacks."""
-        fit = train.finish(*self.layout.gathered((self._public_state(), self.history)))
+        fit = epochs.finish(*self.layout.gathered((self._public_state(), self.history)))
         return Progress(self.epoch, self.job.settings.epochs, take(fit.history, np.s_[:, : self.epoch]), fit.params)
 
     def result(self, interrupted: bool) -> Ensemble:
         """The members as they are."""
-        fit = train.finish(*self.layout.gathered((self._public_state(), self.history)))
+        fit = epochs.finish(*self.layout.gathered((self._public_state(), self.history)))
         return Ensemble(
             network=self.job.parts.network,
             params=jax.tree.map(jnp.asarray, fit.params),
@@ -89,28 +89,28 @@ class Run:
         return self.state._replace(optimizer_state=None)
 
     def _arguments(self, stop: int) -> tuple[Any, ...]:
-        epochs = self.layout.everywhere((np.int32(self.epoch), np.int32(stop)))
-        return (self.state, self.history, self._plan, self._own, self._shared, *epochs)
+        bounds = self.layout.everywhere((np.int32(self.epoch), np.int32(stop)))
+        return (self.state, self.history, self._plan, self._own, self._shared, *bounds)
 
-    def _begin(self, key_data: Array, own: Any, shared: Any) -> tuple[State, Losses, train.Plan]:
-        def member(key_data: Array, own: Any) -> tuple[State, train.Plan]:
-            return train.begin(*self.job.member(shared, own), self.job.key(key_data))
+    def _begin(self, key_data: Array, own: Any, shared: Any) -> tuple[State, Losses, epochs.Plan]:
+        def member(key_data: Array, own: Any) -> tuple[State, epochs.Plan]:
+            return epochs.begin(*self.job.member(shared, own), self.job.key(key_data))
 
         state, plan = jax.vmap(member)(key_data, own)
         unknown = jnp.full((len(key_data), self.job.settings.epochs), jnp.nan, jnp.result_type(float))
         return state, Losses(unknown, None if state.best_params is None else unknown), plan
 
     def _train(
-        self, state: State, history: Losses, plan: train.Plan, own: Any, shared: Any, start: Array, stop: Array
+        self, state: State, history: Losses, plan: epochs.Plan, own: Any, shared: Any, start: Array, stop: Array
     ) -> tuple[State, Losses]:
-        def member(state: State, plan: train.Plan, own: Any, epoch: Array) -> tuple[State, Losses]:
-            return train.run_epoch(*self.job.member(shared, own), plan, state, epoch)
+        def member(state: State, plan: epochs.Plan, own: Any, epoch: Array) -> tuple[State, Losses]:
+            return epochs.run_epoch(*self.job.member(shared, own), plan, state, epoch)
 
-        def group(part: tuple[State, Losses, train.Plan, Any]) -> tuple[State, Losses]:
+        def group(part: tuple[State, Losses, epochs.Plan, Any]) -> tuple[State, Losses]:
             state, history, plan, own = part
 
             def unfinished(carry: tuple[Array, State, Losses]) -> Array:
-                return (carry[0] < stop) & jnp.any(train.is_running(carry[1]))
+                return (carry[0] < stop) & jnp.any(epochs.is_running(carry[1]))
 
             def epoch(carry: tuple[Array, State, Losses]) -> tuple[Array, State, Losses]:
                 number, state, history = carry

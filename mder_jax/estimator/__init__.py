@@ -1,4 +1,4 @@
-"""The scikit-learn face: tables in; means, covariances, intervals and regions in original units out."""
+"""The scikit-learn interface: from tables to means, covariances, intervals and regions in original units."""
 
 import contextlib
 import pathlib
@@ -17,8 +17,8 @@ from mder_jax._checks import check_option, doubles, is_integer, target_names
 from mder_jax.calibration import Scale
 from mder_jax.devices import use_all_cores
 from mder_jax.estimator import _checks, model_file
-from mder_jax.estimator._calibrating import calibrate
 from mder_jax.estimator._calibration import Calibration
+from mder_jax.estimator._fit_calibration import calibrate
 from mder_jax.estimator._predicted_rows import PredictedRows, Prediction
 from mder_jax.estimator._predictor import Design, Predictor
 from mder_jax.estimator._standardizer import standardizer_of
@@ -219,7 +219,7 @@ class MDERRegressor(RegressorMixin, BaseEstimator):
         return self.predictor_.rows(X), Y
 
     def predict(self, X: Any, return_std: bool = False, return_cov: bool = False) -> Any:
-        """The mean, (N, n), or (N,) if y was; on request with standard deviations or covariances.
+        """The mean, (N, n), or (N,) if y was one-dimensional; on request with standard deviations or covariances.
 
         Args:
           X: (N, d).
@@ -234,7 +234,9 @@ class MDERRegressor(RegressorMixin, BaseEstimator):
           (30, 2) (30, 2) (30, 2, 2)
         """
         if return_std and return_cov:
-            raise ValueError("request return_std or return_cov; the former are the roots of the latter's diagonal")
+            raise ValueError(
+                "set return_std or return_cov, not both; the first are roots of the diagonal of the second"
+            )
         found = self.predict_uncertainty(X)
         if return_std:
             return found.mean, found.std

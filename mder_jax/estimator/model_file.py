@@ -105,14 +105,14 @@ def _restored(cls: type, document: dict[str, Any], arrays: dict[str, np.ndarray]
     numbers = {"widths": tuple(fields["widths"]), "nu_max": bound, "r": float(fields["r"])}
     design = Design(**{"relative": False} | fields | numbers)  # not in files of version 0.1.0
     if not isinstance(design.relative, bool):
-        raise ModelFileError(f"relative is true or false; got {design.relative!r}")
+        raise ModelFileError(f"relative must be true or false; got {design.relative!r}")
     if not 0 < design.r < math.inf:
-        raise ModelFileError(f"r is a positive number; got {design.r}")
+        raise ModelFileError(f"r must be a positive number; got {design.r}")
     inputs = _standardizer(arrays, "inputs", design.inputs)
     targets = _standardizer(arrays, "targets", design.targets)
     within, between = map(float, document["scale"])
     if not (0 < within < math.inf and 0 < between < math.inf):
-        raise ModelFileError(f"factors on a covariance are positive numbers; got {document['scale']}")
+        raise ModelFileError(f"factors on a covariance must be positive numbers; got {document['scale']}")
     params = _params(arrays, design, document["members"])
     model.predictor_ = Predictor(design, params, inputs, targets, Scale(within, between))
     model.calibration_ = None
@@ -157,7 +157,7 @@ def _fitted(fields: dict[str, Any], design: Design) -> dict[str, Any]:
     if sizes != (design.inputs, design.targets) or found["flat_"] not in (False, design.targets == 1):
         raise ModelFileError(f"a fit with {design.inputs} inputs and {design.targets} targets did not leave {found}")
     if not all(is_integer(found[name]) for name in ("n_iter_", "n_rows_")):
-        raise ModelFileError(f"epochs and rows are integers; got {found['n_iter_']!r} and {found['n_rows_']!r}")
+        raise ModelFileError(f"epochs and rows must be integers; got {found['n_iter_']!r} and {found['n_rows_']!r}")
     return found | {"flat_": bool(found["flat_"])}
 
 

@@ -17,7 +17,8 @@ def claims_and_figures(study, results):
     """The claims by id, as many as in the ledger, and the figures by name, which all show numbers; each is checked."""
     name = study.__name__.rpartition(".")[2]
     claims, figures = by_id(study.claims(results)), study.plot(results)
-    assert len(claims) == CLAIMS[name] and all(id.startswith(f"{name}.") for id in claims)
+    assert all(id.startswith(f"{name}.") for id in claims)
+    assert name not in CLAIMS or len(claims) == CLAIMS[name], "the ledger has another number of claims"
     for claim in claims.values():
         assert claim.where and claim.claim and claim.statistic and claim.ours
         assert claim.verdict in (HOLDS, IN_PART, FAILS, OPEN)
