@@ -1,7 +1,7 @@
 """How the columns of a table become numbers.
 
-Numbers and booleans are used as they are, text is one-hot encoded. `_column_kinds.learn` finds the `Encoding` of a training
-table. It is stored in the model file as JSON, and `encode` reads every later table with it.
+Numbers and booleans are used as they are, text is one-hot encoded. `_column_kinds.learn` finds the `Encoding` of a
+training table. It is stored in the model file as JSON, and `encode` reads every later table with it.
 """
 
 import itertools
