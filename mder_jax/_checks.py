@@ -189,7 +189,7 @@ def probability(name: str, value: Any, ends: str = "[]", dtype: Any = None) -> A
     number: Any = one_number(name, value)
     if dtype is not None:
         number = number.astype(dtype)
-    elif is_concrete(number):
+    elif is_concrete(value):
         number = float(value)
     check_probability(name, number, ends)
     return number

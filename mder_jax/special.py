@@ -177,7 +177,7 @@ def t_cdf(t: ArrayLike, df: ArrayLike) -> Array:
     df, t = _aligned(df, t=t)
     above = t >= 0
     half_tail = 0.5 * joint_tail(jnp.where(above, t, -t), df, 1)
-    return jnp.where(above, 1 - half_tail, half_tail)
+    return jnp.where(jnp.isnan(df), jnp.nan, jnp.where(above, 1 - half_tail, half_tail))
 
 
 def t_ppf(p: ArrayLike, df: ArrayLike) -> Array:

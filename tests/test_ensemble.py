@@ -424,3 +424,24 @@ def test_data_that_all_members_share_are_checked_once(monkeypatch):
     own = mder.PerMember(np.stack([X[:7]] * 5)), mder.PerMember(np.stack([Y[:7]] * 5))
     fit_ensemble(epochs=1, validation=own)
     assert looked_at.count("X") == 1 and looked_at.count("validation X") == 5
+
+
+def test_what_reduces_the_outputs_is_traced_in_every_call():
+    ensemble, unit = fit_ensemble(members=2, epochs=1), 1.0
+
+    def in_unit(outputs):
+        return unit * outputs.mean(0)
+
+    first = mder.predict(ensemble, X, reduce=in_unit)
+    unit = 1000.0
+    np.testing.assert_allclose(mder.predict(ensemble, X, reduce=in_unit), 1000 * first, rtol=1e-6)
+
+
+def test_what_reduces_the_outputs_sees_whole_blocks():
+    """Each row has its own noise, however many devices share the work."""
+    ensemble = fit_ensemble(members=2, epochs=1)
+
+    def noise(outputs):
+        return jax.random.normal(jax.random.key(0), outputs.shape[1:2])
+
+    assert np.unique(mder.predict(ensemble, X[:16], reduce=noise)).size == 16

@@ -152,9 +152,26 @@ def test_crps_without_a_mean_is_not_a_number():
 def test_identical_members_score_as_one():
     t, y = members(1), observations()
     same = Mixture(jax.tree.map(lambda leaf: jnp.repeat(leaf, 3, axis=0), t))
-    for name, tolerance in (("nll", 1e-12), ("crps", 1e-6), ("pit", 1e-12), ("joint_pit", 1e-10)):
+    for name, tolerance in (("nll", 1e-12), ("crps", 1e-6), ("pit", 1e-12), ("joint_pit", 1e-7)):
         score = getattr(metrics, name)
         np.testing.assert_allclose(score(y, same), score(y, one(t)), rtol=tolerance)
+
+
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+@pytest.mark.parametrize("df", [2.5, np.inf])
+def test_joint_pit_far_out_and_near_the_mean(df, dtype):
+    loc = np.array([[[0.0, 0.0]], [[1.0, -1.0]]], dtype)
+    t = mder.StudentT(np.full((2, 1), df, dtype), loc, np.tile(np.eye(2, dtype=dtype), (2, 1, 1, 1)))
+    mean = np.array([[0.5, -0.5]], dtype)
+    for distance, expected in ((0.0, 0.0), (1e-18, 0.0), (1e18, 1.0), (1e37, 1.0)):
+        np.testing.assert_allclose(metrics.joint_pit(mean + dtype(distance), Mixture(t)), expected, atol=1e-6)
+
+
+def test_a_member_without_degrees_of_freedom_shows_in_scores():
+    t, y = members(), observations()
+    broken = Mixture(mder.StudentT(t.df.at[0].set(jnp.nan), t.loc, t.scale_tril))
+    for score in (metrics.nll, metrics.pit, metrics.crps):
+        assert np.isnan(score(y, broken)).any(), score.__name__
 
 
 def test_draws_follow_the_mixture():

@@ -265,7 +265,7 @@ def predict(
       ensemble: from `fit_ensemble`.
       X: inputs, (N, ...).
       rows: of a block. For fewer rows than that, the next power of two.
-      reduce: applied to the stacked outputs (M, rows, ...), row by row; what it returns has the rows as first axis.
+      reduce: applied to the stacked outputs (M, rows, ...) of each block; what it returns has the rows as first axis.
         With it the outputs of all members never exist for all rows at once:
         ``predict(ensemble, X, reduce=lambda niw: Mixture(niw).mean())``.
       devices: to predict on; None for all that JAX sees.

@@ -101,6 +101,8 @@ def compiled(mesh: Mesh, function: Callable[..., Any], *arguments: Any) -> Calla
 def clear_programs() -> None:
     """Forget the programs that this process has compiled for ensembles; `jax.clear_caches` does not reach them.
 
+    An ensemble or estimator that has predicted keeps the program it did so with.
+
     Example:
       >>> clear_programs()  # the next call compiles again
     """

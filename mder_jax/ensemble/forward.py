@@ -44,41 +44,56 @@ class Forward:
         reduce: Callable[..., Any] | None = None,
         columns: Sequence[Any] = (),
         constants: Sequence[Any] = (),
+        by_row: bool = False,
     ) -> Any:
         """What the networks return, (M, N, ...), or (N, ...) as reduced, on the host.
 
         Args:
           X: inputs, (N, ...).
           rows: of a block.
-          reduce: applied to the outputs (M, rows, ...) and its further arguments, row by row; returns (rows, ...).
+          reduce: applied to the outputs (M, rows, ...) of a block and its further arguments; returns (rows, ...).
           columns: arrays (N, ...), of which `reduce` gets the same rows.
           constants: arrays that `reduce` gets as they are.
+          by_row: whether `reduce` evaluates each row by itself and always in the same way. Then each device applies it
+            to its rows, and its program is kept; otherwise it is traced in every call.
         """
         rows = -(-rows // self._mesh.size) * self._mesh.size
         constants = put(self._mesh, P(), tuple(constants))
+        keeps = by_row or reduce is None
+        programs = self._programs if keeps else {}
 
         def of_block(*block: np.ndarray) -> Any:
             arguments = (*self._members, *put(self._mesh, P(AXIS), block), *constants)
-            return jax.tree.map(fetch, self._program(reduce, len(columns), arguments)(*arguments))
+            shapes = tuple((leaf.shape, leaf.dtype) for leaf in jax.tree.leaves(arguments))
+            name = (reduce if keeps else None, len(columns), shapes, jax.numpy.result_type(float))
+            if name not in programs:
+                programs[name] = self._program(reduce, len(columns), by_row, arguments)
+            return jax.tree.map(fetch, programs[name](*arguments))
 
         return map_host_blocks(of_block, rows, X, *columns, joined_along=1 if reduce is None else 0)
 
-    def _program(self, reduce: Callable[..., Any] | None, columns: int, arguments: tuple[Any, ...]) -> Any:
-        """The program for arguments of these shapes, compiled when it is needed first."""
-        shapes = tuple((leaf.shape, leaf.dtype) for leaf in jax.tree.leaves(arguments))
-        name = (reduce, columns, shapes, jax.numpy.result_type(float))
-        if name not in self._programs:
+    def _program(
+        self, reduce: Callable[..., Any] | None, columns: int, by_row: bool, arguments: tuple[Any, ...]
+    ) -> Callable[..., Any]:
+        """The program for arguments of these shapes."""
 
-            def forward(params: Any, own: Any, x: Array, *further: Array) -> Any:
-                outputs = self._outputs(params, own, x)
-                return outputs if reduce is None else reduce(outputs, *further)
+        def reduced(outputs: Any, *further: Array) -> Any:
+            return outputs if reduce is None else reduce(outputs, *further)
 
-            _check_rows(jax.eval_shape(forward, *arguments), len(arguments[2]), 1 if reduce is None else 0)
-            specs = (P(), P(), *[P(AXIS)] * (1 + columns), *[P()] * (len(arguments) - 3 - columns))
-            made_on = P(None, AXIS) if reduce is None else P(AXIS)
-            spread = jax.shard_map(forward, mesh=self._mesh, in_specs=specs, out_specs=made_on, check_vma=False)
-            self._programs[name] = compiled(self._mesh, spread, *arguments)
-        return self._programs[name]
+        def on_device(params: Any, own: Any, x: Array, *further: Array) -> Any:
+            outputs = self._outputs(params, own, x)
+            return reduced(outputs, *further) if by_row else outputs
+
+        specs = (P(), P(), *[P(AXIS)] * (1 + columns), *[P()] * (len(arguments) - 3 - columns))
+        made_on = P(AXIS) if by_row else P(None, AXIS)
+        spread = jax.shard_map(on_device, mesh=self._mesh, in_specs=specs, out_specs=made_on, check_vma=False)
+
+        def forward(params: Any, own: Any, x: Array, *further: Array) -> Any:
+            outputs = spread(params, own, x, *further)
+            return outputs if by_row else reduced(outputs, *further)
+
+        _check_rows(jax.eval_shape(forward, *arguments), len(arguments[2]), 1 if reduce is None else 0)
+        return compiled(self._mesh, forward, *arguments)
 
     def _outputs(self, params: Any, own: Any, x: Array) -> Any:
         def member(part: tuple[Any, Any]) -> Any:

@@ -110,7 +110,7 @@ class PredictedRows:
         """``reduce(outputs of the networks, *columns, scale, *constants)`` with the rows as first axis."""
         constants = (jax.tree.map(np.float32, self.scale), *constants)
         if self.outputs is None:
-            return self.forward(self.X, BLOCK, reduce, columns, constants)
+            return self.forward(self.X, BLOCK, reduce, columns, constants, by_row=True)
 
         def of_block(outputs: NIW, *block: np.ndarray) -> Any:
             return _evaluated(reduce, swapped(outputs), *block, *constants)

@@ -121,7 +121,7 @@ class Mixture:
 
         def of_member(t: StudentT) -> Array:
             value = t.log_prob(y, missing)
-            valid = jnp.isfinite(jnp.sum(t.loc, axis=-1) + jnp.sum(t.scale_tril, axis=(-2, -1)))
+            valid = jnp.isfinite(jnp.sum(t.loc, axis=-1) + jnp.sum(t.scale_tril, axis=(-2, -1))) & ~jnp.isnan(t.df)
             given = jnp.bool_(True) if missing else ~jnp.any(jnp.isnan(y), axis=-1)
             valid, given = (jnp.broadcast_to(part, value.shape) for part in (valid, given))
             return jnp.where(jnp.isnan(value) & valid & given, -jnp.inf, value)  # the distance overflowed

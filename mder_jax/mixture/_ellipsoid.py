@@ -98,9 +98,11 @@ def _averaged(radius: Array, S: Array, a: Array, df: Array) -> tuple[Array, Arra
 
 def leaving(radius: Array, S: Array, a: Array, df: Array) -> Array:
     """P(‖x‖ > radius) of the mixture of x = a + B T, S = B Bᵀ; (...), (M, ..., n, n), (M, ..., n), (M, ...) -> (...)"""
-    at_centre = radius == 0  # where the path has no end
-    tail = _averaged(jnp.where(at_centre, 1.0, radius)[None], *_members(S, a), df)[0]
-    return jnp.where(at_centre, 1.0, jnp.clip(tail, 0.0, 1.0))  # rounding may leave [0, 1]
+    # Beyond these bounds the result is 1 or 0 to rounding, and squares leave the range of float32.
+    squared = jnp.trace(S, axis1=-2, axis2=-1)
+    low, high = jnp.sqrt(jnp.min(squared, axis=0)), jnp.sqrt(jnp.max(squared + jnp.sum(a**2, axis=-1), axis=0))
+    bounded = jnp.clip(radius, 1e-12 * low, 1e12 * high)
+    return jnp.clip(_averaged(bounded[None], *_members(S, a), df)[0], 0.0, 1.0)  # rounding may leave [0, 1]
 
 
 @jax.custom_jvp
