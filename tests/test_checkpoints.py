@@ -273,7 +273,7 @@ def test_a_full_disk_does_not_end_training(tmp_path, monkeypatch):
 def test_a_disk_without_room_for_a_checkpoint_is_not_tried(tmp_path, monkeypatch):
     monkeypatch.setattr(shutil, "disk_usage", lambda _: types.SimpleNamespace(free=10))
     with pytest.warns(
-        RuntimeWarning, match=r"it may need [\d,]+ bytes, and the disk has 10 left\); training continues"
+        RuntimeWarning, match=r"a checkpoint may need [\d,]+ bytes, and the disk has 10 left\); training continues"
     ):
         fit(tmp_path, checkpoint_every=4)
     assert not [path for path in tmp_path.iterdir() if path.name != ".lock"]
