@@ -761,3 +761,12 @@ def test_evaluate_says_which_intervals_are_conformal(trained, run, tmp_path, row
     model.calibrate(rng.normal(size=(30, 4)), Y).save(tmp_path / "m.mder")
     code, said, _ = run("evaluate", tmp_path / "m.mder", trained / "test.csv")
     assert code == 0 and f"inside the intervals of mder predict at 0.9 {kind}: a " in said
+
+
+def test_evaluate_says_on_standard_error_and_in_its_report_that_rows_were_trained_on(trained, run, tmp_path):
+    page = tmp_path / "report.html"
+    code, _, errors = run("evaluate", trained / "model.mder", trained / "train.csv", "--report", page)
+    assert code == 0 and "rows are rows that the model was trained on; expect worse scores on new rows" in errors
+    assert "rows are rows that the model was trained on" in page.read_text()
+    run("evaluate", trained / "model.mder", trained / "test.csv", "--report", page, "--force")
+    assert "trained on" not in page.read_text()

@@ -27,7 +27,7 @@ def evaluate(options: argparse.Namespace) -> Result:
         raise ValueError(f"{table.path}: no target has a value in any row")
     trained = _trained_rows(model, data)
     if trained:
-        warnings.warn(f"{trained} that the model was trained on; expect worse scores on new rows", stacklevel=2)
+        warnings.warn(f"{trained}; expect worse scores on new rows", stacklevel=2)
     import jax
 
     from mder_jax import metrics
@@ -53,7 +53,7 @@ def evaluate(options: argparse.Namespace) -> Result:
                     "rows": sampled or f"{data.total:,}",
                     "members": str(model.members),
                 }
-                | ({"rows of the fit": f"{trained} that the model was trained on"} if trained else {}),
+                | ({"rows of the fit": trained} if trained else {}),
                 uncertainty=prediction.uncertainty(),
                 lower=interval.lower,
                 upper=interval.upper,
@@ -73,7 +73,8 @@ def _trained_rows(model: Any, data: Sample) -> str:
     from mder_jax.estimator import trained_rows
 
     found, fraction = trained_rows.found_among(model.trained_rows_, data.X, data.Y)
-    return f"{found:,} of {len(data.X):,} rows are rows" if fraction >= trained_rows.NOTICED else ""
+    these = f"{found:,} of {len(data.X):,} rows are rows that the model was trained on"
+    return these if fraction >= trained_rows.NOTICED else ""
 
 
 def _kind_of_intervals(model: Any, encoding: Encoding, coverage: float) -> str:
