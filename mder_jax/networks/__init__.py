@@ -51,6 +51,7 @@ def mlp(
     dropout: float = 0.0,
     kernel_init: Initializer | None = None,
     bias_init: Initializer | None = None,
+    embedded: Sequence[tuple[int, int]] = (),
 ) -> Network:
     """A multilayer perceptron of Flax, from rows (B, d) to raw outputs (B, outputs) or, with a link, what it makes.
 
@@ -62,6 +63,8 @@ def mlp(
       dropout: fraction of hidden units left out at random in each training step.
       kernel_init: initialiser of the weights, as in `jax.nn.initializers`; default uniform in ±1/√fan_in.
       bias_init: initialiser of the biases; default uniform in ±1/√fan_in.
+      embedded: (column, levels) of the columns of x that hold categories as integers 0, ..., levels − 1; each is
+        replaced by a learned vector.
 
     Example:
       >>> from mder_jax.links import niw_link, num_outputs
@@ -79,7 +82,10 @@ def mlp(
         raise ValueError(f"activation must be one of {', '.join(ACTIVATIONS)}; got {activation!r:.60}")
     dropout = plain_probability("dropout", dropout, "[)")
     _check_functions(link=link, kernel_init=kernel_init, bias_init=bias_init)
-    module = MLP(tuple(sizes), ACTIVATIONS[activation], dropout, kernel_init, bias_init)
+    pairs = tuple(tuple(pair) for pair in embedded)
+    if not all(len(pair) == 2 and all(map(is_integer, pair)) and pair[0] >= 0 and pair[1] >= 1 for pair in pairs):
+        raise ValueError(f"embedded must be pairs (column, levels) of integers, levels above 0; got {embedded!r:.60}")
+    module = MLP(tuple(sizes), ACTIVATIONS[activation], dropout, kernel_init, bias_init, pairs)
 
     def apply(params: Any, x: Array) -> Any:
         return _linked(link, module.apply({"params": params}, x))
