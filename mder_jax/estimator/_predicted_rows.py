@@ -15,6 +15,7 @@ import jax.numpy as jnp
 import numpy as np
 from jax import Array
 
+from mder_jax import linalg
 from mder_jax._blocks import map_host_blocks
 from mder_jax._checks import doubles, plain_probability
 from mder_jax.calibration import Scale, rescale
@@ -23,13 +24,31 @@ from mder_jax.estimator._calibration import Calibration
 from mder_jax.estimator._standardizer import Standardizer
 from mder_jax.estimator.results import Region, Uncertainty
 from mder_jax.mixture import Mixture, points_of_tail, radius_of_tail
-from mder_jax.niw import NIW
+from mder_jax.niw import NIW, aleatoric
 from mder_jax.student_t import Interval, StudentT
 
 # Rows are evaluated in blocks of one size, so that a prediction does not depend on how many rows came with it.
 BLOCK = 1024
 # The largest number of values drawn at once.
 SAMPLED = 1 << 22
+
+
+def with_novelty(members: NIW, novelty: Array) -> NIW:
+    """κ' = E/(E/κ + w), w = s/(1 + s) with the novelty s of each row, (N,), and members (M, N).
+
+    E is the mean over targets of the diagonal of E[Σ]. var[μ] = E[Σ]/κ grows by w, on average over standardised
+    targets: by a fraction w of their variance over the table, which it never exceeds. Nothing else changes, and s = 0
+    changes nothing.
+    """
+    noise = jnp.mean(linalg.diagonal(aleatoric(members)), axis=-1)
+    w = 1 - 1 / (1 + novelty)
+    return replace(members, kappa=members.kappa / (1 + members.kappa * w[None] / noise))
+
+
+@functools.cache
+def _of_novel_rows(reduce: Callable[..., Any]) -> Callable[..., Any]:
+    """``reduce`` after `with_novelty`, of which its second argument is the novelty; one function for each."""
+    return lambda outputs, novelty, *further: reduce(with_novelty(outputs, novelty), *further)
 
 
 def _mixture(niw: NIW, scale: Scale) -> Mixture:
@@ -87,6 +106,7 @@ class PredictedRows:
       calibration: conformal scores, if there are any.
       flat: whether y of the fit was one-dimensional; then results have no axis of targets.
       names: of the targets, for messages.
+      novelty: of each row, (N,), 0 or more: how far it is from what the networks have seen; see `with_novelty`.
     """
 
     forward: Forward
@@ -97,10 +117,12 @@ class PredictedRows:
     calibration: Calibration | None = None
     flat: bool = False
     names: tuple[str, ...] = ()
+    novelty: np.ndarray | None = None
 
     def take(self, rows: Any) -> "PredictedRows":
         """Some of the rows; by numpy, which compiles nothing for a new number of rows."""
-        return replace(self, X=self.X[rows], outputs=jax.tree.map(lambda leaf: leaf[rows], self.outputs))
+        outputs, novelty = jax.tree.map(lambda leaf: leaf[rows], (self.outputs, self.novelty))
+        return replace(self, X=self.X[rows], outputs=outputs, novelty=novelty)
 
     def with_scale(self, scale: Scale) -> "PredictedRows":
         """The same rows with other factors on the covariance."""
@@ -109,6 +131,8 @@ class PredictedRows:
     def _each_row(self, reduce: Callable[..., Any], *columns: np.ndarray, constants: tuple[Any, ...] = ()) -> Any:
         """``reduce(outputs of the networks, *columns, scale, *constants)`` with the rows as first axis."""
         constants = (jax.tree.map(np.float32, self.scale), *constants)
+        if self.novelty is not None:
+            reduce, columns = _of_novel_rows(reduce), (np.asarray(self.novelty, np.float32), *columns)
         if self.outputs is None:
             return self.forward(self.X, BLOCK, reduce, columns, constants, by_row=True)
 
