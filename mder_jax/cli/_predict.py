@@ -1,8 +1,10 @@
 """`mder predict`: model file and table to a table of predictions."""
 
 import argparse
+import collections
 import itertools
 import sys
+import warnings
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 
@@ -10,9 +12,11 @@ import numpy as np
 import pyarrow as pa
 
 from mder_jax.cli import _tables
-from mder_jax.cli._encoding import Encoding, encode
-from mder_jax.cli._model import Result, load, shows_progress
-from mder_jax.cli._tables import Table
+from mder_jax.cli._model import Result, load, shows_progress, used_features, with_unused
+from mder_jax.cli._rows import located
+from mder_jax.cli._tables import Table, quoted
+
+UNLIKE = "outside"  # the column that names the columns in which a row is unlike those of training
 
 
 def predict(options: argparse.Namespace) -> Result:
@@ -22,26 +26,51 @@ def predict(options: argparse.Namespace) -> Result:
     _tables.check_output(options.out, options.force)
     table = _tables.open_table(options.table)
     _tables.require_columns(table, options.keep, "--keep")
-    model, encoding = load(options.model)
-    _tables.require_columns(table, encoding.feature_names, "the model")
-    names = prediction_names(encoding.target_names)
+    model, targets = load(options.model)
+    features = used_features(table, model)
+    names = [*prediction_names(targets), UNLIKE]
     clash = [name for name in options.keep if name in names]
     if clash:
         raise ValueError(f"--keep {clash[0]}: the predictions have a column of this name")
-    for _ in encode(table, encoding._replace(targets=())):  # finds a bad row before anything is predicted
-        pass
-    batches = _predictions(model, encoding, table, options)
+    unlike: collections.Counter[str] = collections.Counter()
+    batches = _predictions(model, features, targets, table, options, unlike)
     rows = _tables.write_table(options.out, _counted(batches) if shows_progress(options) else batches)
-    result = {"predictions": str(options.out), "rows": rows, "columns": [*options.keep, *names]}
-    return result, f"{options.out}: {rows:,} rows, {len(encoding.targets)} targets"
+    if unlike:
+        counts = ", ".join(f"{quoted(name)} in {count:,}" for name, count in unlike.most_common())
+        warnings.warn(f"unlike the training rows: {counts} of {rows:,} rows; see the column {UNLIKE}", stacklevel=2)
+    result = {"predictions": str(options.out), "rows": rows, "columns": [*options.keep, *names], UNLIKE: dict(unlike)}
+    return result, f"{options.out}: {rows:,} rows, {len(targets)} targets"
 
 
-def _predictions(model: Any, encoding: Encoding, table: Table, options: argparse.Namespace) -> Iterator[pa.RecordBatch]:
-    for block in encode(table, encoding._replace(targets=()), options.keep):
-        prediction = model.predict_all(block.X)
+def _predictions(
+    model: Any,
+    features: list[str],
+    targets: list[str],
+    table: Table,
+    options: argparse.Namespace,
+    unlike: collections.Counter[str],
+) -> Iterator[pa.RecordBatch]:
+    """The predictions in blocks; columns in which rows are unlike those of training are counted in `unlike`."""
+    row = 0
+    for block in table.blocks([*features, *(name for name in options.keep if name not in features)]):
+        with located(table, lambda index, first=row: first + index), warnings.catch_warnings():
+            warnings.simplefilter("ignore", UserWarning)  # said once, for all blocks
+            prediction = model.predict_all(with_unused(pa.table(block).select(features), model))
         lower, upper = prediction.interval(options.coverage)
-        predicted = prediction_columns(encoding.target_names, prediction.uncertainty(), lower, upper)
-        yield pa.RecordBatch.from_pydict({name: block.cells[name] for name in options.keep} | predicted)
+        predicted = prediction_columns(targets, prediction.uncertainty(), lower, upper)
+        unlike.update({name: int(rows.sum()) for name, rows in prediction.outside.items()})
+        flags = {UNLIKE: _named(prediction.outside, block.num_rows)}
+        yield pa.RecordBatch.from_pydict({name: block[name] for name in options.keep} | predicted | flags)
+        row += block.num_rows
+
+
+def _named(outside: dict[str, np.ndarray], rows: int) -> pa.Array:
+    """For each row the names of the columns in which it is unlike those of training, null if there is none."""
+    names: list[str | None] = [None] * rows
+    for name, flagged in outside.items():
+        for row in np.flatnonzero(flagged):
+            names[row] = f"{names[row]}; {name}" if names[row] else name
+    return pa.array(names, pa.string())
 
 
 def _counted(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:

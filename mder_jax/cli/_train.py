@@ -13,6 +13,7 @@ import numpy as np
 
 from mder_jax.cli import _tables, _training_rows
 from mder_jax.cli._model import Result, regressor, shows_progress
+from mder_jax.cli._rows import Rows, located
 
 
 def train(options: argparse.Namespace) -> Result:
@@ -20,49 +21,50 @@ def train(options: argparse.Namespace) -> Result:
     start = time.monotonic()
     _tables.check_output(options.out, options.force)
     data = _training_rows.read(options)
-    encoding, held_out = data.encoding, data.calibration
-    model, extra = regressor()(**_settings(options)), {"encoding": encoding.to_json()}
-    with _checkpoint(options) as directory:
-        model.fit(data.X, data.Y, checkpoint=directory, target_names=encoding.target_names)
+    rows, held_out = data.rows, data.calibration
+    model = regressor()(**_settings(options))
+    with _checkpoint(options) as directory, located(data.table, lambda row: int(rows.index[row])):
+        model.fit(rows.features, rows.Y, checkpoint=directory, target_names=options.targets)
         if held_out is not None:
-            _calibrate(model, held_out, options.out, extra)
-        _save(model, options.out, extra)
-    missing = int(np.isnan(data.Y).sum())
+            _calibrate(model, held_out, options.out)
+        _save(model, options.out)
+    missing = int(np.isnan(rows.Y).sum())
     result = {
         "model": str(options.out),
         "members": model.members,
-        "rows": len(data.X),
+        "rows": len(rows.Y),
         "rows_without_target": data.without_target,
-        "calibration_rows": 0 if held_out is None else len(held_out[0]),
+        "calibration_rows": 0 if held_out is None else len(held_out.Y),
         "calibration": held_out and {"fit": model.calibration_.fit, "coverage": model.calibration_.checks},
-        "features": encoding.feature_names,
-        "targets": encoding.target_names,
+        "features": [column.name for column in model.encoding_.columns],
+        "left_out": list(model.encoding_.left_out),
+        "targets": options.targets,
         "missing_targets": missing,
         "seconds": round(time.monotonic() - start, 3),
     }
     more = f" ({data.without_target:,} more have no target)" if data.without_target else ""
-    sizes = f"{model.members} members, {len(data.X):,} rows{more}, {len(encoding.features)} features"
+    sizes = f"{model.members} members, {len(rows.Y):,} rows{more}, {len(model.encoding_.columns)} features"
     gaps = f" ({missing:,} values missing)" if missing else ""
-    text = f"{options.out}: {sizes}, {len(encoding.targets)} targets{gaps}, {result['seconds']:.1f} s"
+    text = f"{options.out}: {sizes}, {len(options.targets)} targets{gaps}, {result['seconds']:.1f} s"
     return result, text if held_out is None else f"{text}\n{model.calibration_}"
 
 
-def _save(model: Any, path: pathlib.Path, extra: dict[str, Any]) -> None:
+def _save(model: Any, path: pathlib.Path) -> None:
     """Save the model; if that fails, in a temporary folder, so that it is not lost."""
     try:
-        model.save(path, extra)
+        model.save(path)
     except OSError as error:
         spare = pathlib.Path(tempfile.mkdtemp(prefix="mder-")) / path.name
-        model.save(spare, extra)
+        model.save(spare)
         raise OSError(f"{path} could not be written ({error}); the trained model was saved as {spare}") from error
 
 
-def _calibrate(model: Any, held_out: tuple[np.ndarray, np.ndarray], path: pathlib.Path, extra: dict[str, Any]) -> None:
+def _calibrate(model: Any, held_out: Rows, path: pathlib.Path) -> None:
     """Calibrate; if that fails, save the model as it is, so that it is not lost."""
     try:
-        model.calibrate(*held_out)
+        model.calibrate(held_out.features, held_out.Y)
     except ValueError as error:
-        _save(model, path, extra)
+        _save(model, path)
         raise ValueError(f"{error}; the trained model is in {path}, not calibrated") from error
 
 

@@ -12,9 +12,10 @@ from sklearn.base import BaseEstimator, RegressorMixin
 from sklearn.metrics import r2_score
 from sklearn.utils.validation import check_is_fitted
 
-from mder_jax import plotting
+from mder_jax import columns, plotting
 from mder_jax._checks import check_option, doubles, is_integer, target_names
 from mder_jax.calibration import Scale
+from mder_jax.columns import Encoded, Encoding
 from mder_jax.devices import use_all_cores
 from mder_jax.estimator import _checks, model_file
 from mder_jax.estimator._calibration import Calibration
@@ -39,7 +40,9 @@ class MDERRegressor(RegressorMixin, BaseEstimator):
     Each member predicts a Normal-Inverse-Wishart distribution for every row, coupled by ν = r κ; the prediction is the
     mixture of the members' Student-t distributions. Inputs and targets are standardised inside, and everything comes
     back in original units. A NaN in Y is a target that was not observed: the row is used, with the exact likelihood of
-    its other targets. Rows of X must be complete.
+    its other targets. X may hold numbers, categories, text, booleans and dates, with gaps: `mder_jax.columns` makes
+    numbers of them. Rows unlike those of the fit, out of range or with an unseen category, are named in a warning and
+    have a larger epistemic part.
 
     **return_cov gives, for every row, the covariance between its targets, (N, n, n). It is not the covariance between
     rows that GaussianProcessRegressor returns.**
@@ -55,6 +58,8 @@ class MDERRegressor(RegressorMixin, BaseEstimator):
       nu_max: largest ν, above n + 1; None for n + 11, as in the paper.
       bootstrap: each member trains on rows drawn with replacement.
       standardize: whether to standardise inputs and targets.
+      categorical_features: names or positions of columns of X that hold categories though they look like numbers; text
+        is recognised.
       alpha: weight decay of AdamW, relative to the learning rate.
       learning_rate_init: reached after a twentieth of the steps; then it falls to 0 along a cosine.
       batch_size: rows of a minibatch; "auto" for a fiftieth of the rows, but at least 32 and at most 256.
@@ -76,6 +81,7 @@ class MDERRegressor(RegressorMixin, BaseEstimator):
       (30, 2) (30, 2, 2) (30, 2)
     """
 
+    encoding_: Encoding
     predictor_: Predictor
     calibration_: Calibration | None
     trained_rows_: TrainedRows | None
@@ -90,6 +96,7 @@ class MDERRegressor(RegressorMixin, BaseEstimator):
         nu_max: float | None = None,
         bootstrap: bool = False,
         standardize: bool = True,
+        categorical_features: Sequence[Any] | None = None,
         alpha: float = 1e-4,
         learning_rate_init: float = 1e-2,
         batch_size: int | str = "auto",
@@ -108,6 +115,7 @@ class MDERRegressor(RegressorMixin, BaseEstimator):
         self.nu_max = nu_max
         self.bootstrap = bootstrap
         self.standardize = standardize
+        self.categorical_features = categorical_features
         self.alpha = alpha
         self.learning_rate_init = learning_rate_init
         self.batch_size = batch_size
@@ -122,6 +130,7 @@ class MDERRegressor(RegressorMixin, BaseEstimator):
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()
         tags.target_tags.multi_output = True
+        tags.input_tags.allow_nan = tags.input_tags.categorical = tags.input_tags.string = True
         return tags
 
     def fit(
@@ -130,7 +139,7 @@ class MDERRegressor(RegressorMixin, BaseEstimator):
         """Train the ensemble.
 
         Args:
-          X: (N, d), an array or a data frame of numbers.
+          X: (N, d), an array or a data frame.
           y: (N, n) or (N,); NaN for targets that were not observed.
           checkpoint: a directory. If training is interrupted, the same call resumes from there.
           target_names: for messages, figures and files; None for those of a data frame.
@@ -157,13 +166,16 @@ class MDERRegressor(RegressorMixin, BaseEstimator):
         names = names if named is None else list(target_names(named, Y.shape[1]))
         X, Y = _checks.rows_to_train_on(X, Y, names)
         _checks.warn_of_degenerate_targets(Y, names)
-        design = self._design(X.shape[1], Y.shape[1])
         last = self.predictor_ if self.warm_start and hasattr(self, "predictor_") else None
         if last is None:
-            inputs, targets = (
-                standardizer_of(X, self.standardize, constant=np.inf),
-                standardizer_of(Y, self.standardize),
-            )
+            encoding, (X, _, _) = columns.learn(X, self.categorical_features)
+        else:
+            encoding, (X, _, _) = self.encoding_, self.encoding_.encode(X)
+        design = self._design(encoding, Y.shape[1])
+        if last is None:
+            indices = [column for column, _ in encoding.embedded]
+            inputs = standardizer_of(X, self.standardize, constant=np.inf, as_they_are=indices)
+            targets = standardizer_of(Y, self.standardize)
         else:
             _checks.check_same_networks(last, design, int(self.members), self.standardize)
             inputs, targets = last.inputs, last.targets
@@ -171,7 +183,7 @@ class MDERRegressor(RegressorMixin, BaseEstimator):
         z, w = inputs.forward(X), targets.forward(Y)
         trained = train(self._recipe(), design.network(), random, z, w, start, checkpoint)
         self.predictor_ = Predictor(design, jax.tree.map(np.asarray, trained.params), inputs, targets, Scale(1.0, 1.0))
-        self.calibration_ = None
+        self.encoding_, self.calibration_ = encoding, None
         self.trained_rows_ = remember(X, Y, None if last is None else self.trained_rows_)
         self.flat_, self.target_names_, self.n_outputs_ = flat, names, Y.shape[1]
         self.n_iter_, self.n_rows_ = trained.epochs, len(X)
@@ -188,10 +200,11 @@ class MDERRegressor(RegressorMixin, BaseEstimator):
             self.seed_ = int(_checks.generator(None).randint(2**31 - 1))
         return _checks.generator(self.seed_)
 
-    def _design(self, inputs: int, targets: int) -> Design:
+    def _design(self, encoding: Encoding, targets: int) -> Design:
         widths = tuple(int(width) for width in np.atleast_1d(self.hidden_layer_sizes))
         bound = None if self.nu_max is None else float(self.nu_max)
-        return Design(inputs, targets, widths, self.activation, float(self.r), bound, relative=True)
+        link = float(self.r), bound, True
+        return Design(encoding.width, targets, widths, self.activation, *link, embedded=encoding.embedded)
 
     def _recipe(self) -> Recipe:
         return Recipe(
@@ -206,17 +219,27 @@ class MDERRegressor(RegressorMixin, BaseEstimator):
             progress=bool(self.verbose),
         )
 
-    def _rows(self, X: Any, keep: bool = False) -> PredictedRows:
-        """What is predicted for rows X, after checking them; with `keep` from one run of the networks."""
+    def _encoded(self, X: Any) -> Encoded:
+        """Rows X as the networks read them, after checking them."""
         check_is_fitted(self)
-        names = target_names(self.target_names_, self.n_outputs_)
-        X = _checks.checked_inputs(self, X)
-        return self.predictor_.rows(X, keep, calibration=self.calibration_, flat=self.flat_, names=names)
+        return self.encoding_.encode(_checks.checked_inputs(self, X))
 
-    def _rows_and_targets(self, X: Any, y: Any) -> tuple[PredictedRows, np.ndarray]:
+    def _encoded_with_targets(self, X: Any, y: Any) -> tuple[Encoded, np.ndarray]:
         check_is_fitted(self)
         X, Y, _, _ = _checks.checked_table(self, X, y)
-        return self.predictor_.rows(X), Y
+        return self.encoding_.encode(X), Y
+
+    def _rows_of(self, encoded: Encoded, keep: bool = False) -> PredictedRows:
+        """What is predicted for the rows; with `keep` from one run of the networks."""
+        names = target_names(self.target_names_, self.n_outputs_)
+        return self.predictor_.rows(encoded, keep, calibration=self.calibration_, flat=self.flat_, names=names)
+
+    def _rows(self, X: Any) -> PredictedRows:
+        return self._rows_of(self._encoded(X))
+
+    def _rows_and_targets(self, X: Any, y: Any) -> tuple[PredictedRows, np.ndarray]:
+        encoded, Y = self._encoded_with_targets(X, y)
+        return self.predictor_.rows(encoded), Y
 
     def predict(self, X: Any, return_std: bool = False, return_cov: bool = False) -> Any:
         """The mean, (N, n), or (N,) if y was one-dimensional; on request with standard deviations or covariances.
@@ -317,7 +340,8 @@ class MDERRegressor(RegressorMixin, BaseEstimator):
           >>> print(prediction.uncertainty().std.shape, lower.shape, prediction.distribution().batch_shape)
           (30, 2) (30, 2) (30,)
         """
-        return Prediction(self._rows(X, keep=True))
+        encoded = self._encoded(X)
+        return Prediction(self._rows_of(encoded, keep=True), encoded)
 
     def sample_y(self, X: Any, n_samples: int = 1, random_state: Any = 0) -> np.ndarray:
         """Joint draws of new observations, (N, n, n_samples), or (N, n_samples) if y was one-dimensional.
@@ -389,11 +413,10 @@ class MDERRegressor(RegressorMixin, BaseEstimator):
           >>> print(model.calibration_.fit.rows, model.calibration_.joint_scores.shape)
           30 (30,)
         """
-        check_is_fitted(self)
-        X, Y, _, _ = _checks.checked_table(self, X, y)
-        trained = note_of_trained_rows(getattr(self, "trained_rows_", None), X, Y)
+        encoded, Y = self._encoded_with_targets(X, y)
+        trained = note_of_trained_rows(getattr(self, "trained_rows_", None), encoded.X, Y)
         plain = self.predictor_.with_scale(Scale(1.0, 1.0))
-        found = calibrate(plain.rows(X, keep=True), Y, method, separate, trained)
+        found = calibrate(plain.rows(encoded, keep=True), Y, method, separate, trained)
         names = target_names(self.target_names_, self.n_outputs_)
         unseen = [repr(name) for name, count in zip(names, found.counts(joint=False), strict=True) if not count]
         not_conformal = "was not observed in any calibration row; it is scaled like the others, not conformal"

@@ -8,14 +8,12 @@ from numbers import Real
 from typing import Any
 
 import numpy as np
-from sklearn.utils import check_random_state
+from sklearn.utils import _safe_indexing, check_random_state
 from sklearn.utils.validation import check_array, check_consistent_length, validate_data
 
 from mder_jax._checks import in_order, is_integer, names_of, target_names
 from mder_jax.estimator._predictor import Design, Predictor
 from mder_jax.networks import ACTIVATIONS
-
-ENCODE = "Encode text first, for instance with sklearn.preprocessing.OneHotEncoder; `mder train` encodes it itself"
 
 
 def check_settings(settings: dict[str, Any]) -> None:
@@ -65,20 +63,33 @@ def _is_positive(value: Any) -> bool:
     return _is_number(value) and 0 < value < math.inf
 
 
-def checked_inputs(model: Any, X: Any, reset: bool = False) -> np.ndarray:
-    """X as floats, (N, d); with the columns of the fit, unless `reset` makes these its columns."""
-    refuse_text_columns(X)
-    refuse_other_things("X", X)
-    X = validate_data(model, X, dtype=(np.float64, np.float32), order="C", ensure_all_finite=False, reset=reset)
-    refuse_gaps(X, getattr(model, "feature_names_in_", None))
-    refuse_huge("X", X)
+def checked_inputs(model: Any, X: Any, reset: bool = False) -> Any:
+    """X as a table for `columns`: numbers as a float array, a data frame or an array of objects as it is.
+
+    It has the columns of the fit, unless `reset` makes these its columns.
+    """
+    if not hasattr(X, "columns") and not hasattr(X, "column_names"):
+        X = X if hasattr(X, "shape") else _stacked(X)
+        if getattr(X.dtype, "kind", "") not in "OUST":
+            return validate_data(model, X, dtype=(np.float64, np.float32), order="C", ensure_all_finite=False, reset=reset)
+        check_array(np.zeros(X.shape))  # raises unless there are two axes, with rows and columns
+    validate_data(model, X, skip_check_array=True, reset=reset)
     return X
+
+
+def _stacked(rows: Any) -> np.ndarray:
+    """A list of rows as an array: of numbers if all are, else of objects."""
+    try:
+        array = np.asarray(rows)
+    except ValueError as error:
+        raise ValueError(f"X must be a table with rows of one length; {error}") from None
+    return np.asarray(rows, dtype=object) if array.dtype.kind in "US" else array
 
 
 def checked_table(
     model: Any, X: Any, y: Any, reset: bool = False
-) -> tuple[np.ndarray, np.ndarray, bool, list[str] | None]:
-    """X as floats, Y as (N, n) floats, whether y was (N,), and the names of its columns; `reset` as above."""
+) -> tuple[Any, np.ndarray, bool, list[str] | None]:
+    """X as above, Y as (N, n) floats, whether y was (N,), and the names of its columns; `reset` as above."""
     if y is None:
         raise ValueError(f"{type(model).__name__} requires y to be passed, but the target y is None")
     X = checked_inputs(model, X, reset)
@@ -94,26 +105,6 @@ def checked_table(
     return X, Y, flat, names_of(y)
 
 
-def refuse_text_columns(X: Any) -> None:
-    """Raise if columns of a data frame are not numbers, with their names and what to do."""
-    if not hasattr(X, "columns"):
-        return
-    bad = [str(name) for name in X.columns if not _holds_numbers(X[name])]
-    if bad:
-        raise ValueError(f"X must hold numbers; these columns do not: {', '.join(map(repr, bad))}. {ENCODE}")
-
-
-def _holds_numbers(column: Any) -> bool:
-    values = np.asarray(column)
-    if values.dtype.kind in "biufc":  # complex numbers have a separate message
-        return True
-    try:
-        values.astype(float)
-    except (TypeError, ValueError):
-        return False
-    return values.dtype.kind == "O" and not any(isinstance(value, str) for value in values)
-
-
 def refuse_other_things(name: str, values: Any) -> None:
     """Raise if lists, or an array of objects, are not numbers, with the name of the argument and numpy's message."""
     if hasattr(values, "shape") and getattr(getattr(values, "dtype", None), "kind", "") not in ("O", "U", "S", "M"):
@@ -124,19 +115,7 @@ def refuse_other_things(name: str, values: Any) -> None:
     except (TypeError, OverflowError) as error:
         raise TypeError(f"{name} must be a table of numbers; {error}") from None
     except ValueError as error:
-        raise ValueError(f"{name} must be a table of numbers; {error}. {ENCODE}") from None
-
-
-def refuse_gaps(X: np.ndarray, names: Any) -> None:
-    """Raise if a number is missing, with the first such column and row."""
-    missing = np.isnan(X)
-    if missing.any():
-        column = int(missing.any(axis=0).argmax())
-        own = missing[:, column]
-        where = f"all {len(X)} rows" if own.all() else f"{own.sum()} of {len(X)} rows, first in row {own.argmax()}"
-        named = f"column {column}" if names is None else f"column {str(names[column])!r}"
-        remedy = f"Was it text? {ENCODE}" if own.all() else "Only targets may be missing: fill it in or leave rows out"
-        raise ValueError(f"X must be complete; {named} is NaN in {where}. {remedy}")
+        raise ValueError(f"{name} must be a table of numbers; {error}") from None
 
 
 def refuse_huge(name: str, values: np.ndarray) -> None:
@@ -211,10 +190,10 @@ def check_same_networks(last: Predictor, design: Design, members: int, standardi
         raise ValueError(f"{start} and its standardisation; standardize was {before} then and is {standardize} now")
 
 
-def rows_to_train_on(X: np.ndarray, Y: np.ndarray, names: list[str] | None) -> tuple[np.ndarray, np.ndarray]:
+def rows_to_train_on(X: Any, Y: np.ndarray, names: list[str] | None) -> tuple[Any, np.ndarray]:
     """The rows with at least one target; raise if one was never observed."""
     seen = np.isfinite(Y)
     for target in np.flatnonzero(~seen.any(axis=0)):
         raise ValueError(f"target {names[target] if names else target} is NaN in all {len(Y)} rows; leave it out")
-    kept = seen.any(axis=1)
-    return (X, Y) if kept.all() else (X[kept], Y[kept])
+    kept = np.flatnonzero(seen.any(axis=1))
+    return (X, Y) if len(kept) == len(Y) else (_safe_indexing(X, kept), Y[kept])

@@ -19,6 +19,7 @@ from mder_jax import linalg
 from mder_jax._blocks import map_host_blocks
 from mder_jax._checks import doubles, plain_probability
 from mder_jax.calibration import Scale, rescale
+from mder_jax.columns import Encoded
 from mder_jax.ensemble.forward import Forward
 from mder_jax.estimator._calibration import Calibration
 from mder_jax.estimator._standardizer import Standardizer
@@ -283,6 +284,7 @@ class Prediction:
 
     Args:
       rows: what the model predicts for them.
+      encoded: the rows as the networks read them.
 
     Example:
       >>> from mder_jax import MDERRegressor
@@ -292,8 +294,20 @@ class Prediction:
       (30, 2) (30, 2)
     """
 
-    def __init__(self, rows: PredictedRows) -> None:
-        self._rows = rows
+    def __init__(self, rows: PredictedRows, encoded: Encoded) -> None:
+        self._rows, self.encoded = rows, encoded
+
+    @property
+    def outside(self) -> dict[str, np.ndarray]:
+        """Which rows are unlike those of the fit, (N,) for each column in which some are.
+
+        Example:
+          >>> from mder_jax import MDERRegressor
+          >>> X, Y = np.random.default_rng(0).normal(size=(2, 30, 2))
+          >>> print(MDERRegressor((8,), members=2, max_iter=5).fit(X, Y).predict_all(X).outside)
+          {}
+        """
+        return self.encoded.outside
 
     def uncertainty(self) -> Uncertainty:
         """As `MDERRegressor.predict_uncertainty`.

@@ -9,6 +9,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from mder_jax.calibration import Scale
+from mder_jax.columns import Encoded
 from mder_jax.ensemble.forward import Forward
 from mder_jax.estimator._predicted_rows import BLOCK, PredictedRows, swapped
 from mder_jax.estimator._standardizer import Standardizer
@@ -17,7 +18,10 @@ from mder_jax.networks import Network, mlp
 
 
 class Design(NamedTuple):
-    """Columns of X and Y, widths and activation of `mlp`, and the options r, nu_max and relative of `niw_link`."""
+    """Columns of X and Y, widths and activation of `mlp`, and the options r, nu_max and relative of `niw_link`.
+
+    `embedded` are the columns of X that hold indices of levels, with the number of levels, as in `mlp`.
+    """
 
     inputs: int
     targets: int
@@ -26,11 +30,12 @@ class Design(NamedTuple):
     r: float
     nu_max: float | None
     relative: bool
+    embedded: tuple[tuple[int, int], ...] = ()
 
     def network(self) -> Network:
         """From standardised rows to a NIW of standardised targets."""
         link = functools.partial(niw_link, n=self.targets, r=self.r, nu_max=self.nu_max, relative=self.relative)
-        return mlp(self.widths, num_outputs(self.targets), self.activation, link)
+        return mlp(self.widths, num_outputs(self.targets), self.activation, link, embedded=self.embedded)
 
     def shapes(self, members: int) -> Any:
         """Shapes and dtypes of the parameters of all members."""
@@ -72,8 +77,9 @@ class Predictor:
         made.__dict__["forward"] = self.forward
         return made
 
-    def rows(self, X: np.ndarray, keep: bool = False, **options: Any) -> PredictedRows:
-        """Predictions for X, (N, d); with `keep` the networks run now and their outputs are kept, else at each use."""
-        z = self.inputs.forward(X)
+    def rows(self, encoded: Encoded, keep: bool = False, **options: Any) -> PredictedRows:
+        """Predictions for N rows; with `keep` the networks run now and their outputs are kept, else at each use."""
+        z = self.inputs.forward(encoded.X)
         outputs = swapped(self.forward(z, BLOCK)) if keep else None
-        return PredictedRows(self.forward, z, outputs, self.targets, self.scale, **options)
+        novelty = encoded.novelty if encoded.novelty.any() else None
+        return PredictedRows(self.forward, z, outputs, self.targets, self.scale, novelty=novelty, **options)

@@ -1,5 +1,6 @@
 """Columns standardised, and converted back to original units in float64: 2020.5 ± 0.001 has no digits in float32."""
 
+from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -30,12 +31,16 @@ class Standardizer(NamedTuple):
         return self.std[:, None] * self.std * np.asarray(covariance, np.float64)
 
 
-def standardizer_of(values: np.ndarray, whole: bool = True, constant: float = 1.0) -> Standardizer:
-    """Mean and standard deviation of the columns, NaN left out; 0 and 1 unless `whole`.
+def standardizer_of(
+    values: np.ndarray, whole: bool = True, constant: float = 1.0, as_they_are: Sequence[int] = ()
+) -> Standardizer:
+    """Mean and standard deviation of the columns, NaN left out; 0 and 1 unless `whole`, and for those `as_they_are`.
 
     A column without spread (a few ulp, by rounding, are none) has the standard deviation `constant`.
     """
     mean = np.asarray(np.nanmean(values, axis=0, dtype=np.float64))
     std = np.asarray(np.nanstd(values, axis=0, dtype=np.float64))
     same = std <= 16 * np.finfo(np.float64).eps * np.abs(mean)
-    return Standardizer(mean if whole else np.zeros_like(mean), np.where(same, constant, std if whole else 1.0))
+    kept = np.full(len(mean), not whole)
+    kept[list(as_they_are)] = True
+    return Standardizer(np.where(kept, 0.0, mean), np.where(same, constant, np.where(kept, 1.0, std)))

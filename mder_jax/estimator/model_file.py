@@ -41,6 +41,7 @@ def save(model: Any, path: str | pathlib.Path, extra: dict[str, Any] | None) -> 
         "versions": {"mder_jax": mder_jax.__version__, "jax": jax.__version__, "python": platform.python_version()},
         "date": datetime.now(UTC).isoformat(timespec="seconds"),
         "settings": {name: _as_json(value) for name, value in model.get_params(deep=False).items()},
+        "encoding": model.encoding_.to_json(),
         "design": predictor.design._asdict(),
         "members": predictor.members,
         "fitted": {name: getattr(model, name) for name in FITTED},
@@ -102,7 +103,8 @@ def _restored(cls: type, document: dict[str, Any], arrays: dict[str, np.ndarray]
     model = cls(**settings)
     fields = document["design"]
     bound = fields["nu_max"] if fields["nu_max"] is None else float(fields["nu_max"])
-    numbers = {"widths": tuple(fields["widths"]), "nu_max": bound, "r": float(fields["r"])}
+    embedded = tuple((int(column), int(levels)) for column, levels in fields.get("embedded", ()))
+    numbers = {"widths": tuple(fields["widths"]), "nu_max": bound, "r": float(fields["r"]), "embedded": embedded}
     design = Design(**{"relative": False} | fields | numbers)  # not in files of version 0.1.0
     if not isinstance(design.relative, bool):
         raise ModelFileError(f"relative must be true or false; got {design.relative!r}")
