@@ -161,6 +161,7 @@ OTHER = {
     "weights": {"weights": np.ones(27)},
     "bootstrap": {"bootstrap": True},
     "validation X": {"validation": (X, Y)},
+    "validation weights": {"validation": (X, Y, np.ones(27))},
     "values of optimizer": {"optimizer": mder.PerMember(np.full(3, 1e-2, np.float32), optax.adam)},
 }
 
@@ -180,6 +181,7 @@ def test_another_run_is_refused_and_the_difference_named(name, five_epochs):
     named = {line.strip().split(":")[0] for line in str(caught.value).splitlines()[1:]}
     assert name in named
     implied = {"members": {"key"}, "validation X": {"validation Y"}, "values of optimizer": {"optimizer"}}
+    implied["validation weights"] = {"validation X", "validation Y"}
     assert named == {name} | implied.get(name, set())
 
 

@@ -50,7 +50,7 @@ def fit_ensemble(
     batch_size: int | None = None,
     steps_per_epoch: int | None = None,
     weights: Any = None,
-    validation: tuple[Any, Any] | None = None,
+    validation: tuple[Any, Any] | tuple[Any, Any, Any] | None = None,
     patience: int | None = None,
     bootstrap: bool = False,
     devices: Sequence[jax.Device] | None = None,
@@ -63,7 +63,7 @@ def fit_ensemble(
 ) -> Ensemble:
     """Train many networks as one compiled program; member i is what `fit` makes with key i of ``split(key, members)``.
 
-    Any of network, loss, optimizer, X, Y, weights and the two of validation may be a `PerMember`. Data sets of
+    Any of network, loss, optimizer, X, Y, weights and the parts of validation may be a `PerMember`. Data sets of
     different size are padded to the largest with rows of weight 0.
 
     Args:
@@ -77,8 +77,9 @@ def fit_ensemble(
       members: how many networks; not needed if keys or a `PerMember` say it.
       batch_size: rows of a minibatch, the last of an epoch may be smaller; None for all.
       steps_per_epoch: minibatches that count as one epoch, also where data differ in size; None for one pass over them.
-      weights: of the rows, (N,), 0 or more.
-      validation: (X, Y) held out; each member then keeps the parameters of its best validation loss.
+      weights: of the rows, (N,), 0 or more; the loss of a batch is Σ w l / Σ w.
+      validation: (X, Y) or (X, Y, weights) held out; each member then keeps the parameters of its best validation loss,
+        Σ w l / Σ w.
       patience: epochs without a better validation loss after which a member stops.
       bootstrap: each member trains on N rows drawn with replacement.
       devices: to train on; None for all that JAX sees. On a CPU, see `use_all_cores`.
@@ -235,10 +236,10 @@ def _troubles(result: Ensemble, job: Job, resumes: bool) -> Iterator[str]:
             f"{named}{more}{_hint('Y', job.parts.data.Y)}"
         )
     lost = np.flatnonzero((result.best_epoch < 0) & (result.diverged_at < 0))
-    if result.history.validation is not None and len(lost):
+    if job.parts.data.validation is not None and len(lost):
         yield (
             f"the validation loss of {len(lost)} members was never finite, so the last parameters are kept: "
-            f"{lost.tolist()[:10]}{_hint('validation Y', job.parts.data.validation)}"
+            f"{lost.tolist()[:10]}{_hint('validation Y', job.parts.data.validation[1])}"
         )
 
 

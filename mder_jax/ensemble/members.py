@@ -55,7 +55,7 @@ class Members(NamedTuple):
         return self.network, self.loss, self.optimizer
 
 
-NAMES = ("network", "loss", "optimizer", "X", "Y", "weights", "validation X", "validation Y")
+NAMES = ("network", "loss", "optimizer", "X", "Y", "weights", *(f"validation {name}" for name in ("X", "Y", "weights")))
 
 
 class Job(NamedTuple):
@@ -129,9 +129,13 @@ def make_job(parts: Members, settings: Settings, key: Array, members: int | None
         stacked = np.asarray(part.values) if isinstance(part.values, list) else part.values
         return part._replace(values=jax.tree.map(on_host, stacked))
 
-    X, Y, weights, validation = parts.data
-    pair = None if validation is None else (as_arrays(validation[0]), as_arrays(validation[1]))
-    data = Data(as_arrays(X), as_arrays(Y), None if weights is None else as_arrays(weights), pair)
+    def optional(part: Any) -> Any:
+        return None if part is None else as_arrays(part)
+
+    X, Y, weights, held_out = parts.data
+    if held_out is not None:
+        held_out = (as_arrays(held_out[0]), as_arrays(held_out[1]), optional(held_out[2]))
+    data = Data(as_arrays(X), as_arrays(Y), optional(weights), held_out)
     network, loss, optimizer = (as_arrays(f) if isinstance(f, PerMember) else f for f in parts.functions)
     parts = Members(network, loss, optimizer, data)
     kind = jax.random.key_impl(key) if is_key(key) else None
@@ -146,7 +150,7 @@ def make_job(parts: Members, settings: Settings, key: Array, members: int | None
 def named(parts: Members) -> Iterator[tuple[str, Any]]:
     """The arguments that are there, with their names."""
     X, Y, weights, validation = parts.data
-    values = (*parts.functions, X, Y, weights, *(validation or (None, None)))
+    values = (*parts.functions, X, Y, weights, *(validation or (None, None, None)))
     return ((name, part) for name, part in zip(NAMES, values, strict=True) if part is not None)
 
 

@@ -13,19 +13,20 @@ from sklearn.metrics import r2_score
 from sklearn.utils.validation import check_is_fitted
 
 from mder_jax import columns, plotting
-from mder_jax._checks import check_option, doubles, is_integer, target_names
+from mder_jax._checks import check_option, is_integer, target_names
 from mder_jax.calibration import Scale
 from mder_jax.columns import Encoded, Encoding
 from mder_jax.devices import use_all_cores
-from mder_jax.estimator import _checks, model_file
+from mder_jax.estimator import _checks, _held_out, model_file
 from mder_jax.estimator._calibration import Calibration
 from mder_jax.estimator._fit_calibration import calibrate
+from mder_jax.estimator._held_out import Before, HeldOut
 from mder_jax.estimator._predicted_rows import PredictedRows, Prediction
 from mder_jax.estimator._predictor import Design, Predictor
 from mder_jax.estimator._standardizer import standardizer_of
-from mder_jax.estimator.recipe import Recipe, train
+from mder_jax.estimator.recipe import Recipe, Rows, train
 from mder_jax.estimator.results import Region, Uncertainty
-from mder_jax.estimator.trained_rows import TrainedRows, note_of_trained_rows, remember
+from mder_jax.estimator.trained_rows import TrainedRows, hashes_of, note_of_trained_rows, remember
 from mder_jax.mixture import Mixture
 from mder_jax.student_t import Interval, StudentT
 
@@ -65,13 +66,15 @@ class MDERRegressor(RegressorMixin, BaseEstimator):
       batch_size: rows of a minibatch; "auto" for a fiftieth of the rows, but at least 32 and at most 256.
       max_iter: largest number of epochs.
       early_stopping: each member holds out separate rows, keeps the parameters that were best on them, and stops after
-        `n_iter_no_change` epochs without an improvement.
+        `n_iter_no_change` epochs without an improvement; "last": all members hold out the last rows, for rows in the
+        order of time. `fit` also accepts groups, which are held out whole, or separate rows to validate with.
       validation_fraction: of the rows, held out by a member, at most 10,000.
       n_iter_no_change: epochs without a better validation loss; "auto" for 50, or those of 1000 steps if they are
         fewer, but at least 10.
       random_state: seed of initial parameters, held-out rows, shuffles and bootstrap.
       verbose: whether to show a progress bar.
-      warm_start: resume from the networks of the last fit, with its standardisation.
+      warm_start: resume from the networks of the last fit, with its standardisation. Rows that a member held out are
+        held out again, also if there are new rows, of which the same fraction is held out.
 
     Example:
       >>> X, Y = np.random.default_rng(0).normal(size=(2, 60, 2))
@@ -85,6 +88,7 @@ class MDERRegressor(RegressorMixin, BaseEstimator):
     predictor_: Predictor
     calibration_: Calibration | None
     trained_rows_: TrainedRows | None
+    held_out_: HeldOut | None
 
     def __init__(
         self,
@@ -101,7 +105,7 @@ class MDERRegressor(RegressorMixin, BaseEstimator):
         learning_rate_init: float = 1e-2,
         batch_size: int | str = "auto",
         max_iter: int = 500,
-        early_stopping: bool = True,
+        early_stopping: bool | str = True,
         validation_fraction: float = 0.1,
         n_iter_no_change: int | str = "auto",
         random_state: Any = None,
@@ -134,7 +138,15 @@ class MDERRegressor(RegressorMixin, BaseEstimator):
         return tags
 
     def fit(
-        self, X: Any, y: Any, checkpoint: str | pathlib.Path | None = None, target_names: Sequence[str] | None = None
+        self,
+        X: Any,
+        y: Any,
+        checkpoint: str | pathlib.Path | None = None,
+        target_names: Sequence[str] | None = None,
+        *,
+        sample_weight: Any = None,
+        validation: tuple[Any, ...] | None = None,
+        groups: Any = None,
     ) -> Self:
         """Train the ensemble.
 
@@ -143,28 +155,52 @@ class MDERRegressor(RegressorMixin, BaseEstimator):
           y: (N, n) or (N,); NaN for targets that were not observed.
           checkpoint: a directory. If training is interrupted, the same call resumes from there.
           target_names: for messages, figures and files; None for those of a data frame.
+          sample_weight: (N,), 0 or more: of the rows in standardisation, loss and validation loss. A row of weight 0 is
+            left out. A row of weight 2 is not exactly two rows, since a minibatch may have one of two rows.
+          validation: (X, y) or (X, y, sample_weight) for early stopping of all members, which then train on all rows.
+          groups: (N,), numbers or names. A member holds out whole groups: one or more, never all, with about
+            `validation_fraction` of the rows.
 
         Example:
           >>> X, Y = np.random.default_rng(0).normal(size=(2, 60, 2))
           >>> model = MDERRegressor((8,), members=2, max_iter=5).fit(X[:30], Y[:30])
           >>> print(model.n_iter_, model.loss_curve_.shape, model.n_features_in_, model.n_outputs_)
           5 (2, 5) 2 2
+          >>> model = model.fit(X[:30], Y[:30], sample_weight=np.linspace(0, 1, 30), validation=(X[30:], Y[30:]))
+          >>> print(model.n_rows_, model.validation_curve_.shape)
+          29 (2, 5)
         """
         _checks.check_settings(self.get_params(deep=False))
+        _checks.check_ways_to_validate(self.early_stopping, validation, groups)
         with contextlib.suppress(RuntimeError):  # JAX has started, and keeps the devices it has
             use_all_cores()
         before = dict(self.__dict__)
         try:
-            self._fit(X, y, checkpoint, target_names)
+            self._fit(X, y, checkpoint, target_names, sample_weight, validation, groups)
         except BaseException:  # a fit that was refused or interrupted leaves the model as it was
             self.__dict__ = before
             raise
         return self
 
-    def _fit(self, X: Any, y: Any, checkpoint: str | pathlib.Path | None, named: Sequence[str] | None) -> None:
+    def _fit(
+        self,
+        X: Any,
+        y: Any,
+        checkpoint: str | pathlib.Path | None,
+        named: Sequence[str] | None,
+        sample_weight: Any,
+        validation: Any,
+        groups: Any,
+    ) -> None:
         X, Y, flat, names = _checks.checked_table(self, X, y, reset=True)
         names = names if named is None else list(target_names(named, Y.shape[1]))
-        X, Y = _checks.rows_to_train_on(X, Y, names)
+        weights, groups = _checks.checked_weights(sample_weight, len(Y)), _checks.checked_groups(groups, len(Y))
+        kept = _checks.rows_to_train_on(Y, weights, names)
+        if not kept.all():
+            X, Y = _checks.rows_of(X, kept), Y[kept]
+            weights, groups = (None if part is None else part[kept] for part in (weights, groups))
+        self.flat_, self.target_names_, self.n_outputs_ = flat, names, Y.shape[1]
+        apart = _checks.checked_validation(self, validation)
         _checks.warn_of_degenerate_targets(Y, names)
         last = self.predictor_ if self.warm_start and hasattr(self, "predictor_") else None
         if last is None:
@@ -174,23 +210,47 @@ class MDERRegressor(RegressorMixin, BaseEstimator):
         design = self._design(encoding, Y.shape[1])
         if last is None:
             indices = [column for column, _ in encoding.embedded]
-            inputs = standardizer_of(X, self.standardize, constant=np.inf, as_they_are=indices)
-            targets = standardizer_of(Y, self.standardize)
+            inputs = standardizer_of(X, self.standardize, np.inf, weights, as_they_are=indices)
+            targets = standardizer_of(Y, self.standardize, weights=weights)
         else:
             _checks.check_same_networks(last, design, int(self.members), self.standardize)
             inputs, targets = last.inputs, last.targets
         random, start = self._random(again=last is not None), None if last is None else last.params
-        z, w = inputs.forward(X), targets.forward(Y)
-        trained = train(self._recipe(), design.network(), random, z, w, start, checkpoint)
+        seed = int(random.randint(2**31 - 1))
+        before = None if last is None else self.trained_rows_
+        rows = remember(X, Y, before)
+        hashes = hashes_of(rows, X, Y)
+        held_before = None if before is None else getattr(self, "held_out_", None)
+        earlier = None if before is None or held_before is None else Before(held_before, before)
+        held = None if apart is not None else self._hold_out(random, hashes, groups, earlier)
+
+        def standardized(X: np.ndarray, Y: np.ndarray, weights: np.ndarray | None) -> Rows:
+            return Rows(inputs.forward(X), targets.forward(Y), weights)
+
+        table, to_validate = standardized(X, Y, weights), None
+        if apart is not None:
+            to_validate = standardized(encoding.encode(apart[0]).X, *apart[1:])
+        trained = train(self._recipe(), design.network(), seed, table, held, to_validate, start, checkpoint)
         self.predictor_ = Predictor(design, jax.tree.map(np.asarray, trained.params), inputs, targets, Scale(1.0, 1.0))
         self.encoding_, self.calibration_ = encoding, None
-        self.trained_rows_ = remember(X, Y, None if last is None else self.trained_rows_)
-        self.flat_, self.target_names_, self.n_outputs_ = flat, names, Y.shape[1]
+        self.trained_rows_ = rows
+        self.held_out_ = None if held is None else _held_out.remember(held, hashes, earlier and earlier.held_out)
         self.n_iter_, self.n_rows_ = trained.epochs, len(X)
         self.loss_curve_ = np.asarray(trained.history.train)
         validation = trained.history.validation
         self.validation_curve_ = None if validation is None else np.asarray(validation)
         self.diverged_at_, self.best_epoch_ = trained.diverged_at, trained.best_epoch
+
+    def _hold_out(
+        self, random: np.random.RandomState, hashes: np.ndarray, groups: np.ndarray | None, before: Before | None
+    ) -> np.ndarray | None:
+        """Which of the rows each member holds out, (M, N); None for no early stopping."""
+        if not self.early_stopping or len(hashes) == 1:
+            return None
+        if groups is not None:
+            _checks.check_several_groups(groups)
+        last, fraction = self.early_stopping == _checks.LAST, float(self.validation_fraction)
+        return _held_out.choose(random, hashes, int(self.members), fraction, last, groups, before)
 
     def _random(self, again: bool) -> np.random.RandomState:
         """The generator of a fit; a warm start holds out the rows that were held out before."""
@@ -214,7 +274,6 @@ class MDERRegressor(RegressorMixin, BaseEstimator):
             alpha=float(self.alpha),
             batch_size=None if self.batch_size == "auto" else int(self.batch_size),
             bootstrap=bool(self.bootstrap),
-            validation_fraction=float(self.validation_fraction) if self.early_stopping else None,
             patience=None if self.n_iter_no_change == "auto" else int(self.n_iter_no_change),
             progress=bool(self.verbose),
         )
@@ -381,15 +440,14 @@ class MDERRegressor(RegressorMixin, BaseEstimator):
         """
         rows, Y = self._rows_and_targets(X, y)
         mean = rows.moments().mean
-        weights = np.ones(len(Y)) if sample_weight is None else doubles("sample_weight", sample_weight)
-        if weights.shape != (len(Y),):
-            raise ValueError(f"sample_weight must have shape ({len(Y)},), one per row; got {weights.shape}")
+        weights = _checks.checked_weights(sample_weight, len(Y))
+        counts = np.ones(len(Y)) if weights is None else weights
         if not np.isfinite(mean).all():
             raise ValueError(f"R² needs finite predictions; that of row {np.argwhere(~np.isfinite(mean))[0][0]} is not")
-        if np.isnan(Y).all():
-            raise ValueError(f"no target was observed: all {len(Y)} rows of y are NaN")
-        columns = [(j, seen) for j, seen in enumerate(~np.isnan(Y.T)) if seen.any()]
-        scores = [r2_score(Y[seen, j], mean[seen, j], sample_weight=weights[seen]) for j, seen in columns]
+        if np.isnan(Y[counts > 0]).all():
+            raise ValueError(f"no target was observed: all {len(Y)} rows of y are NaN or of weight 0")
+        columns = [(j, seen) for j, seen in enumerate(~np.isnan(Y.T) & (counts > 0)) if seen.any()]
+        scores = [r2_score(Y[seen, j], mean[seen, j], sample_weight=counts[seen]) for j, seen in columns]
         return float(np.mean(scores))
 
     def calibrate(self, X: Any, y: Any, method: str = "likelihood", separate: bool = False) -> Self:

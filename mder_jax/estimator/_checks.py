@@ -11,9 +11,13 @@ import numpy as np
 from sklearn.utils import _safe_indexing, check_random_state
 from sklearn.utils.validation import check_array, check_consistent_length, validate_data
 
-from mder_jax._checks import in_order, is_integer, names_of, target_names
+from mder_jax._checks import doubles, in_order, is_integer, names_of, target_names
 from mder_jax.estimator._predictor import Design, Predictor
 from mder_jax.networks import ACTIVATIONS
+
+
+# Of early_stopping: the rows at the end of the table are held out.
+LAST = "last"
 
 
 def check_settings(settings: dict[str, Any]) -> None:
@@ -31,6 +35,7 @@ def check_settings(settings: dict[str, Any]) -> None:
         "batch_size": auto,
         "n_iter_no_change": auto,
         "validation_fraction": (lambda value: _is_positive(value) and value < 1, "a fraction between 0 and 1"),
+        "early_stopping": (_is_early_stopping, "True, False or 'last'"),
         "members": count,
         "max_iter": count,
     }
@@ -41,6 +46,10 @@ def check_settings(settings: dict[str, Any]) -> None:
 
 def _is_auto(value: Any) -> bool:
     return isinstance(value, str) and value == "auto"
+
+
+def _is_early_stopping(value: Any) -> bool:
+    return isinstance(value, bool | np.bool_) or (isinstance(value, str) and value == LAST)
 
 
 def _is_count(value: Any) -> bool:
@@ -190,10 +199,86 @@ def check_same_networks(last: Predictor, design: Design, members: int, standardi
         raise ValueError(f"{start} and its standardisation; standardize was {before} then and is {standardize} now")
 
 
-def rows_to_train_on(X: Any, Y: np.ndarray, names: list[str] | None) -> tuple[Any, np.ndarray]:
-    """The rows with at least one target; raise if one was never observed."""
-    seen = np.isfinite(Y)
+def rows_to_train_on(Y: np.ndarray, weights: np.ndarray | None, names: list[str] | None) -> np.ndarray:
+    """Which rows, (N,), have at least one target and a weight above 0; raise if one was never observed."""
+    counts = np.ones(len(Y), bool) if weights is None else weights > 0
+    seen = np.isfinite(Y) & counts[:, None]
     for target in np.flatnonzero(~seen.any(axis=0)):
-        raise ValueError(f"target {names[target] if names else target} is NaN in all {len(Y)} rows; leave it out")
-    kept = np.flatnonzero(seen.any(axis=1))
-    return (X, Y) if len(kept) == len(Y) else (_safe_indexing(X, kept), Y[kept])
+        where = f"all {len(Y)} rows" if counts.all() else f"all {counts.sum()} rows with a weight above 0"
+        raise ValueError(f"target {names[target] if names else target} is NaN in {where}; leave it out")
+    return seen.any(axis=1)
+
+
+def checked_weights(sample_weight: Any, rows: int) -> np.ndarray | None:
+    """The weights of rows as floats, (N,), the largest 1, or None; they are finite, not negative and not all 0."""
+    if sample_weight is None:
+        return None
+    weights = doubles("sample_weight", sample_weight)
+    if weights.shape != (rows,):
+        raise ValueError(f"sample_weight must have shape ({rows},), one per row; got {weights.shape}")
+    bad = ~(np.isfinite(weights) & (weights >= 0))
+    if bad.any():
+        first = int(bad.argmax())
+        raise ValueError(f"sample_weight must be finite and not negative; got {weights[first]:g} in row {first}")
+    if not weights.any():
+        raise ValueError("sample_weight is zero in all rows; at least one row must count")
+    return weights / weights.max()
+
+
+def check_ways_to_validate(early_stopping: bool | str, validation: Any, groups: Any) -> None:
+    """Raise unless at most one of the arguments says what early stopping validates with, and early stopping is on."""
+    given = {"validation": validation is not None, "groups": groups is not None}
+    named = [name for name, there in given.items() if there]
+    if named and not early_stopping:
+        raise ValueError(f"with {' and '.join(named)} early_stopping must be True; got {early_stopping!r}")
+    ways = [*named, *(["early_stopping='last'"] if early_stopping == LAST else [])]
+    if len(ways) > 1:
+        raise ValueError(f"early stopping has one way to validate; got {' and '.join(ways)}")
+
+
+def checked_groups(groups: Any, rows: int) -> np.ndarray | None:
+    """Groups of rows as numbers, (N,), or None; any values that can be compared, none of them missing."""
+    if groups is None:
+        return None
+    values = np.asarray(groups, None if hasattr(groups, "dtype") else object)
+    if values.shape != (rows,):
+        raise ValueError(f"groups must have shape ({rows},), one for each row; got {values.shape}")
+    listed = values.tolist()
+    try:
+        missing = [row for row, value in enumerate(listed) if value is None or value != value]
+        number = {value: i for i, value in enumerate(dict.fromkeys(listed))}
+    except TypeError as error:
+        raise TypeError(f"groups must hold numbers or names; {error}") from None
+    if missing:
+        raise ValueError(f"groups must name a group for every row; it is missing in row {missing[0]}")
+    return np.array([number[value] for value in listed], np.int64)
+
+
+def check_several_groups(groups: np.ndarray) -> None:
+    """Raise if all rows are of one group."""
+    if np.all(groups == groups[0]):
+        raise ValueError(f"groups must hold two groups or more; all {len(groups)} rows to train on are of one")
+
+
+def checked_validation(model: Any, validation: Any) -> tuple[Any, np.ndarray, np.ndarray | None] | None:
+    """Inputs, targets and weights of the rows with a target, after the checks of a table; None for None."""
+    if validation is None:
+        return None
+    plain = isinstance(validation, list) or type(validation) is tuple
+    if not plain or len(validation) not in (2, 3) or any(part is None for part in validation[:2]):
+        raise ValueError(f"validation must be (X, y) or (X, y, sample_weight); got {validation!r:.60}")
+    try:
+        X, Y, _, _ = checked_table(model, *validation[:2])
+        weights = checked_weights(validation[2] if len(validation) == 3 else None, len(X))
+    except (TypeError, ValueError) as error:
+        kind = TypeError if isinstance(error, TypeError) else ValueError
+        raise kind(f"validation: {error}") from None
+    kept = np.isfinite(Y).any(axis=1) & (True if weights is None else weights > 0)
+    if not kept.any():
+        raise ValueError(f"validation: y has no target in any of its {len(Y)} rows")
+    return rows_of(X, kept), Y[kept], None if weights is None else weights[kept]
+
+
+def rows_of(X: Any, kept: np.ndarray) -> Any:
+    """The rows of any table for which a mask (N,) is true."""
+    return X if kept.all() else _safe_indexing(X, np.flatnonzero(kept))

@@ -18,6 +18,7 @@ from mder_jax._checks import doubles, is_integer
 from mder_jax._files import write_whole
 from mder_jax.calibration import Scale
 from mder_jax.estimator import _calibration
+from mder_jax.estimator._held_out import HeldOut
 from mder_jax.estimator._predicted_rows import mixture_moments
 from mder_jax.estimator._predictor import Design, Predictor
 from mder_jax.estimator._standardizer import Standardizer
@@ -59,6 +60,9 @@ def save(model: Any, path: str | pathlib.Path, extra: dict[str, Any] | None) -> 
     arrays |= {name: getattr(model, name) for name in CURVES if getattr(model, name) is not None}
     if trained is not None:
         arrays |= {f"trained/{name}": getattr(trained, name) for name in TRAINED}
+    held_out: HeldOut | None = getattr(model, "held_out_", None)
+    if held_out is not None:
+        arrays |= {f"held_out/{name}": array for name, array in held_out._asdict().items()}
     persistence.save(path, _without_nan(document), arrays)
 
 
@@ -130,7 +134,23 @@ def _restored(cls: type, document: dict[str, Any], arrays: dict[str, np.ndarray]
         raise ModelFileError(f"extra must be a dict; got {document['extra']!r:.60}")
     model.extra_ = document["extra"]
     model.trained_rows_ = _trained_rows(document.get("trained_rows"), arrays, design)
+    model.held_out_ = _held_out_rows(arrays, document["members"])
     return model
+
+
+def _held_out_rows(arrays: dict[str, np.ndarray], members: int) -> HeldOut | None:
+    """The rows that members held out; None without early stopping, and in files of version 0.1.0."""
+    if "held_out/sizes" not in arrays:
+        return None
+    found = HeldOut(*(arrays[f"held_out/{name}"] for name in HeldOut._fields))
+    good = (
+        found.sizes.dtype == np.int64 and found.sizes.shape == (members,) and np.all(found.sizes >= 0),
+        found.hashes.dtype == np.uint64 and found.hashes.shape == found.copies.shape == (found.sizes.sum(),),
+        found.copies.dtype == np.int32 and np.all(found.copies > 0),
+    )
+    if not all(good):
+        raise ModelFileError(f"the held-out rows are inconsistent: those of {members} members are {found.sizes!r:.60}")
+    return found
 
 
 def _trained_rows(fields: dict[str, Any] | None, arrays: dict[str, np.ndarray], design: Design) -> TrainedRows | None:

@@ -52,6 +52,11 @@ def remember(X: np.ndarray, Y: np.ndarray, before: TrainedRows | None = None) ->
     return TrainedRows(hashes, whole, rows, repeats, centre, spread)
 
 
+def hashes_of(rows: TrainedRows, X: np.ndarray, Y: np.ndarray) -> np.ndarray:
+    """64 bits of each row (X, Y), (N,) uint64, to be compared with those of a fit."""
+    return _hashes(_table(X, Y), rows.centre, rows.spread)
+
+
 def found_among(trained: TrainedRows | None, X: np.ndarray, Y: np.ndarray) -> tuple[int, float]:
     """The number of these rows found among the trained ones, and their fraction beyond what chance explains.
 
@@ -64,7 +69,7 @@ def found_among(trained: TrainedRows | None, X: np.ndarray, Y: np.ndarray) -> tu
 
     if trained is None:
         return 0, 0.0
-    hashes = _hashes(_table(X, Y), trained.centre, trained.spread)
+    hashes = hashes_of(trained, X, Y)
     testable = hashes if trained.whole else hashes[hashes <= trained.hashes[-1]]
     tested, found = len(testable), int(np.isin(testable, trained.hashes).sum())
     if not found:

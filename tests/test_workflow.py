@@ -1,0 +1,267 @@
+"""How `MDERRegressor` is trained: weights of rows, what early stopping validates with, warm starts, own networks."""
+
+import numpy as np
+import pandas as pd
+import pytest
+import scipy.stats
+
+from mder_jax import MDERRegressor
+from mder_jax.estimator import _held_out, recipe
+from mder_jax.estimator._held_out import Before
+from mder_jax.estimator._standardizer import standardizer_of
+from mder_jax.estimator.trained_rows import hashes_of, remember
+
+TINY = {"hidden_layer_sizes": (4,), "members": 2, "max_iter": 3, "random_state": 0}
+
+
+def table(rows=60, seed=0):
+    return np.random.default_rng(seed).normal(size=(2, rows, 2))
+
+
+X, Y = table()
+
+
+@pytest.fixture
+def given(monkeypatch):
+    """What `fit_ensemble` was called with."""
+    calls, original = [], recipe.fit_ensemble
+
+    def fit_ensemble(key, network, loss, X, Y, **options):
+        calls.append({"X": X, "Y": Y} | options)
+        return original(key, network, loss, X, Y, **options)
+
+    monkeypatch.setattr(recipe, "fit_ensemble", fit_ensemble)
+    return calls
+
+
+# ---- Weights of rows
+
+
+def test_weighted_standardisation_is_that_of_repeated_rows():
+    values, counts = np.random.default_rng(1).normal(3, 2, size=(40, 2)), np.arange(40) % 4
+    values[3, 1] = np.nan
+    expected = standardizer_of(np.repeat(values, counts, axis=0))
+    found = standardizer_of(values, weights=counts / 3)
+    np.testing.assert_allclose(found.mean, expected.mean, rtol=1e-13)
+    np.testing.assert_allclose(found.std, expected.std, rtol=1e-13)
+    assert standardizer_of(np.full((5, 1), 0.1), constant=np.inf, weights=np.arange(5.0)).std == np.inf
+
+
+def test_an_integer_weight_is_about_as_many_rows_and_a_weight_of_0_none():
+    counts = np.random.default_rng(2).integers(0, 4, 15)
+    options = TINY | {"early_stopping": False, "max_iter": 20}
+    weighted = MDERRegressor(**options).fit(X[:15], Y[:15], sample_weight=100 * counts)
+    repeated = MDERRegressor(**options).fit(*(np.repeat(part[:15], counts, axis=0) for part in (X, Y)))
+    assert weighted.n_rows_ == np.sum(counts > 0)
+    np.testing.assert_allclose(weighted.predict(X), repeated.predict(X), rtol=1e-4, atol=1e-6)
+
+
+@pytest.mark.parametrize("early_stopping", [True, "last"])
+def test_a_row_of_weight_0_is_as_if_it_were_not_there(early_stopping):
+    far = np.concatenate([[[1e6, -1e6]], X]), np.concatenate([[[1e6, 1e6]], Y])
+    with_it = MDERRegressor(**TINY, early_stopping=early_stopping).fit(*far, sample_weight=[0] + [2] * 60)
+    without = MDERRegressor(**TINY, early_stopping=early_stopping).fit(X, Y, sample_weight=np.ones(60))
+    np.testing.assert_array_equal(with_it.predict(X), without.predict(X))
+
+
+def test_weights_are_in_the_loss_and_in_the_validation_loss(given):
+    weights = np.random.default_rng(3).uniform(0.1, 2, 60)
+    options = TINY | {"early_stopping": "last", "max_iter": 1, "learning_rate_init": 1e-30, "batch_size": 54}
+    model = MDERRegressor(**options).fit(X, Y, sample_weight=weights)
+    losses = -np.stack([standardised_log_prob(model, member) for member in range(2)])
+    np.testing.assert_allclose(model.loss_curve_[:, 0], losses[:, :54] @ weights[:54] / weights[:54].sum(), rtol=1e-5)
+    expected = losses[:, 54:] @ weights[54:] / weights[54:].sum()
+    np.testing.assert_allclose(model.validation_curve_[:, 0], expected, rtol=1e-5)
+    equal = MDERRegressor(**options).fit(X, Y)
+    assert not np.allclose(equal.validation_curve_, model.validation_curve_)
+
+
+def standardised_log_prob(model, member):
+    """ln p of standardised targets, by scipy."""
+    found = model.predict_dist(X).member(member)
+    constant = np.log(model.predictor_.targets.std).sum()
+    rows = zip(Y, found.loc, found.scale_tril, found.df, strict=True)
+    return np.array([scipy.stats.multivariate_t.logpdf(y, m, L @ L.T, df) for y, m, L, df in rows]) + constant
+
+
+def test_r2_leaves_out_what_has_no_weight():
+    model, gaps = MDERRegressor(**TINY).fit(X, Y), Y.copy()
+    gaps[1:, 1] = np.nan
+    weights = np.array([0.0] + [1.0] * 59)
+    assert model.score(X, gaps, sample_weight=weights) == pytest.approx(r2(Y[1:, 0], model.predict(X)[1:, 0]))
+    with pytest.raises(ValueError, match="all 60 rows of y are NaN or of weight 0"):
+        model.score(X, np.where(weights[:, None] > 0, np.nan, Y), sample_weight=weights)
+
+
+def r2(y, mean):
+    return 1 - np.sum((y - mean) ** 2) / np.sum((y - y.mean()) ** 2)
+
+
+# ---- What early stopping validates with
+
+
+def test_own_rows_to_validate_with_are_those_of_all_members(given):
+    frame, names = pd.DataFrame(X, columns=["a", "b"]), ["u", "v"]
+    held = pd.DataFrame(X[:9], columns=["a", "b"]), pd.DataFrame(Y[:9, ::-1], columns=["v", "u"])
+    model = MDERRegressor(**TINY).fit(frame, pd.DataFrame(Y, columns=names), validation=held)
+    (call,) = given
+    assert len(call["X"]) == 60 and "weights" not in call
+    np.testing.assert_array_equal(call["validation"][0], call["X"][:9])
+    np.testing.assert_array_equal(call["validation"][1], call["Y"][:9])
+    assert model.validation_curve_.shape == (2, 3) and model.held_out_ is None
+    weights = np.arange(9.0)
+    model.fit(frame, pd.DataFrame(Y, columns=names), validation=(*held, weights))
+    np.testing.assert_allclose(given[1]["validation"][2], weights[1:] / 8, rtol=1e-6)
+
+
+def test_the_last_rows_are_held_out(given):
+    MDERRegressor(**TINY, early_stopping="last", validation_fraction=0.2).fit(X, Y)
+    (call,) = given
+    np.testing.assert_array_equal(call["weights"].values, np.float32(np.arange(60) < 48)[None].repeat(2, 0))
+    np.testing.assert_array_equal(call["validation"][0].values, np.stack([call["X"][48:]] * 2))
+
+
+@pytest.mark.parametrize("groups", [np.arange(60) % 7, (list("abcdefg") * 9)[:60]])
+def test_whole_groups_are_held_out(given, groups):
+    MDERRegressor(**TINY | {"members": 6, "max_iter": 1}).fit(X, Y, groups=groups)
+    held = given[0]["weights"].values == 0
+    for member in range(6):
+        inside, outside = (set(np.arange(60)[mask] % 7) for mask in (held[member], ~held[member]))
+        assert len(inside) == 1 and not inside & outside
+    assert len({tuple(mask) for mask in held}) > 1
+    assert given[0]["validation"][2].values.sum(axis=1).tolist() == held.sum(axis=1).tolist()
+
+
+def test_groups_of_different_size_hold_out_about_the_fraction():
+    random = np.random.RandomState(0)
+    groups = np.repeat(np.arange(40), np.arange(1, 41))
+    held = _held_out.choose(random, np.arange(820, dtype=np.uint64), 50, 0.2, groups=groups)
+    assert np.all(np.abs(held.sum(axis=1) - 164) <= 20)
+    two = _held_out.choose(random, np.arange(10, dtype=np.uint64), 9, 0.9, groups=np.array([0] * 9 + [1]))
+    assert set(two.sum(axis=1)) <= {1, 9}
+
+
+WEIGHTS = np.ones(60)
+BAD = [
+    ({"sample_weight": np.ones(59)}, r"sample_weight must have shape \(60,\), one per row; got \(59,\)"),
+    ({"sample_weight": np.ones((60, 1))}, r"sample_weight must have shape \(60,\)"),
+    ({"sample_weight": 0 * WEIGHTS}, "sample_weight is zero in all rows"),
+    ({"sample_weight": np.r_[WEIGHTS[1:], -1]}, "sample_weight must be finite and not negative; got -1 in row 59"),
+    ({"sample_weight": np.r_[np.nan, WEIGHTS[1:]]}, "sample_weight must be finite and not negative; got nan in row 0"),
+    ({"groups": np.arange(59)}, r"groups must have shape \(60,\), one for each row; got \(59,\)"),
+    ({"groups": ["a"] * 60}, "groups must hold two groups or more; all 60 rows to train on are of one"),
+    ({"groups": ["a"] * 59 + [None]}, "groups must name a group for every row; it is missing in row 59"),
+    ({"groups": np.r_[np.nan, WEIGHTS[1:]]}, "it is missing in row 0"),
+    ({"groups": np.arange(60), "validation": (X, Y)}, "one way to validate; got validation and groups"),
+    ({"validation": X}, r"validation must be \(X, y\) or \(X, y, sample_weight\); got array"),
+    ({"validation": (X, None)}, r"validation must be \(X, y\)"),
+    ({"validation": (X[:, :1], Y)}, "validation: X has 1 features, but MDERRegressor is expecting 2"),
+    ({"validation": (X, Y[:, :1])}, r"validation: y must have the 2 targets of the fit; got shape \(60, 1\)"),
+    ({"validation": (X[:5], Y)}, "validation: .*inconsistent numbers of samples"),
+    ({"validation": (np.full((3, 2), np.nan), Y[:3])}, "validation: X must be complete"),
+    ({"validation": (X, np.full((60, 2), np.nan))}, "validation: y has no target in any of its 60 rows"),
+    ({"validation": (X, Y, -WEIGHTS)}, "validation: sample_weight must be finite and not negative"),
+]
+
+
+@pytest.mark.parametrize(("options", "message"), BAD)
+def test_bad_arguments_of_fit(options, message):
+    with pytest.raises(ValueError, match=message):
+        MDERRegressor(**TINY).fit(X, Y, **options)
+
+
+def test_ways_to_validate_that_contradict_early_stopping():
+    with pytest.raises(ValueError, match="with validation early_stopping must be True; got False"):
+        MDERRegressor(early_stopping=False).fit(X, Y, validation=(X, Y))
+    with pytest.raises(ValueError, match="one way to validate; got groups and early_stopping='last'"):
+        MDERRegressor(early_stopping="last").fit(X, Y, groups=np.arange(60))
+    with pytest.raises(ValueError, match="early_stopping must be True, False or 'last'; got 'first'"):
+        MDERRegressor(early_stopping="first").fit(X, Y)
+    with pytest.raises(ValueError, match="target 1 is NaN in all 1 rows with a weight above 0"):
+        MDERRegressor().fit([[0.0], [1.0]], [[0.0, np.nan], [1.0, 1.0]], sample_weight=[1, 0])
+    with pytest.raises(TypeError, match="groups must hold numbers or names; unhashable type"):
+        MDERRegressor().fit(X, Y, groups=np.array([*[{}] * 60, None], object)[:60])
+
+
+# ---- A warm start
+
+
+def held_out_contents(calls):
+    """Of each call the rows (X, Y) that each member holds out, and those it trains on, as sets."""
+    for call in calls:
+        rows = [tuple(row) for row in np.hstack([call["X"], call["Y"]]).tolist()]
+        yield [
+            [{row for row, kept in zip(rows, own, strict=True) if kept} for own in (mask, ~mask)]
+            for mask in call["weights"].values == 0
+        ]
+
+
+@pytest.mark.parametrize("seed", [0, None])
+@pytest.mark.parametrize("saved", [False, True])
+def test_a_warm_start_never_trains_on_what_was_held_out(given, tmp_path, seed, saved):
+    model = MDERRegressor(**TINY | {"warm_start": True, "random_state": seed, "max_iter": 1}).fit(X, Y)
+    if saved:
+        model.save(tmp_path / "model.mder")
+        model = MDERRegressor.load(tmp_path / "model.mder")
+    more = [np.concatenate([new, old])[::-1] for new, old in zip(table(90, seed=5), (X, Y), strict=True)]
+    model.fit(*more).fit(X, Y).fit(*more)
+    first, second, third, fourth = held_out_contents(given)
+    for member in range(2):
+        (held, _), (held_later, trained_later) = first[member], second[member]
+        assert len(held) == 6 and len(held_later) == 15
+        assert held <= held_later and not held & trained_later
+        assert third[member] == first[member] and fourth[member] == second[member]
+
+
+def test_rows_with_copies_are_held_out_as_often_as_before():
+    number = np.repeat(np.arange(5), 20)
+    values = number[:, None].astype(float)
+    known = remember(values, values)
+    hashes = hashes_of(known, values, values)
+    held = _held_out.choose(np.random.RandomState(0), hashes, 3, 0.3)
+    again = _held_out.choose(
+        np.random.RandomState(1), hashes, 3, 0.3, before=Before(_held_out.remember(held, hashes), known)
+    )
+    for first, second in zip(held, again, strict=True):
+        np.testing.assert_array_equal(np.bincount(number[first]), np.bincount(number[second]))
+
+
+def chosen_again(rows, new, groups=None, last=False, members=3):
+    """Rows held out at first, and again with `new` rows after them; contents are the numbers of the rows."""
+    values = np.arange(float(rows + new))[:, None]
+    known = remember(values[:rows], values[:rows])
+    hashes, random = hashes_of(known, values, values), np.random.RandomState(0)
+    first = _held_out.choose(random, hashes[:rows], members, 0.1, last, None if groups is None else groups[:rows])
+    before = Before(_held_out.remember(first, hashes[:rows]), known)
+    return first, _held_out.choose(random, hashes, members, 0.1, last, groups, before)
+
+
+def test_new_rows_are_held_out_in_the_same_fraction_row_by_row():
+    for new in range(25):
+        first, second = chosen_again(100, new)
+        np.testing.assert_array_equal(second[:, :100], first)
+        assert np.all(second.sum(axis=1) == np.ceil(0.1 * (100 + new)))
+
+
+def test_new_rows_at_the_end_and_new_groups():
+    first, second = chosen_again(100, 50, last=True)
+    assert np.flatnonzero(second[0]).tolist() == [*range(90, 100), *range(145, 150)]
+    groups = np.arange(200) // 2 % 50  # of rows 100 to 199, those of known groups
+    first, second = chosen_again(100, 100, groups)
+    for member in range(3):
+        assert set(groups[second[member]]) == set(groups[:100][first[member]])
+    groups = np.arange(200) // 4
+    first, second = chosen_again(100, 100, groups)
+    np.testing.assert_array_equal(second[:, :100], first)
+    assert np.all(first.sum(axis=1) == 8) and np.all(second.sum(axis=1) == 20)
+
+
+def test_a_table_of_which_all_or_nothing_was_held_out():
+    values = np.arange(10.0)[:, None]
+    known = remember(values, values)
+    hashes = hashes_of(known, values, values)
+    held = (np.arange(10) < 3)[None]
+    before = Before(_held_out.remember(held, hashes), known)
+    with pytest.raises(ValueError, match="held out all of these 3 rows in the last fit; give other rows as well"):
+        _held_out.choose(np.random.RandomState(0), hashes[:3], 1, 0.1, before=before)
+    assert _held_out.choose(np.random.RandomState(0), hashes[3:], 1, 0.1, before=before).sum() == 1
