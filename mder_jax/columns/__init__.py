@@ -1,4 +1,4 @@
-"""Columns of tables: numbers, text, dates and gaps as the numbers that a network reads.
+"""Columns of tables as the numbers that a network reads: gaps, text, dates and values far from training.
 
 `learn` determines from a training table how each column becomes numbers; the `Encoding` it returns does so with every
 later table, and tells how far its rows are from training.

@@ -64,10 +64,10 @@ def _arrow(column: Any) -> pa.Array:
 
 def _text_of(value: Any) -> str | None:
     """An object of a column with several types as text; None where it is missing."""
-    if value is None or isinstance(value, str):
-        return value
     if isinstance(value, np.generic):
         value = value.item()
+    if value is None or isinstance(value, str):
+        return value
     if isinstance(value, bool | numbers.Real | decimal.Decimal):
         return str(value)
     if isinstance(value, datetime.date | datetime.time):

@@ -34,3 +34,13 @@ def real_numbers(array: np.ndarray) -> np.ndarray | None:
         with contextlib.suppress(TypeError, ValueError):
             return array.astype(np.float64)
     return None
+
+
+def floats(name: str, values: Any) -> np.ndarray:
+    """An argument that must be an array of real numbers, as float64."""
+    found = None
+    with contextlib.suppress(ValueError):  # rows that differ in length
+        found = real_numbers(np.asarray(values))
+    if found is None:
+        raise TypeError(f"{name} must be an array of real numbers; got {values!r:.60}")
+    return found

@@ -1,5 +1,6 @@
 """How the columns of any later table become the numbers of X, as learnt from a training table."""
 
+import collections
 import dataclasses
 import difflib
 import functools
@@ -9,6 +10,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from mder_jax.columns import ranges
+from mder_jax.columns.cells import floats
 from mder_jax.columns.column import Column, column_from_json
 from mder_jax.columns.complaints import Complaints, listed, quoted, warn
 from mder_jax.columns.frames import Frame, read
@@ -105,7 +107,9 @@ class Encoding:
         """The rows of any table with these columns as numbers.
 
         Columns are found by name if the table has names, as training had, and by position otherwise. Nothing but a
-        value that cannot be read raises; what differs from training is in `novelty` and `outside`, and in a warning.
+        value that cannot be read raises; what differs from training is in `novelty` and `outside`, and in a warning if
+        it is a number beyond the range by more than a tenth of its width, a level, a gap, or text that is no number.
+        X may share the memory of an array.
 
         Args:
           table: an array, a list of rows, or a data frame of pandas, polars or Arrow.
@@ -145,6 +149,26 @@ class Encoding:
             warn("; ".join(sentences[:MOST_SAID]) + more)
         return Encoded(assemble(self.columns, [found.values for found in values]), novelty, outside)
 
+    def numbers(self, X: np.ndarray) -> dict[str, np.ndarray]:
+        """Columns of X that are plain numbers, (N,) by name, with NaN where a value was filled in or drawn in.
+
+        Example:
+          >>> from mder_jax import columns
+          >>> encoding, encoded = columns.learn([[1.0, "red"], [2.0, "blue"], [None, "red"]])
+          >>> encoding.numbers(encoded.X)
+          {'x0': array([ 1.,  2., nan])}
+        """
+        X, found, start = floats("X", X), {}, 0
+        if X.ndim != 2 or X.shape[1] != self.width:
+            raise ValueError(f"X must have shape (N, {self.width}), as encoded; got {X.shape}")
+        for column in self.columns:
+            if column.kind == "number":
+                number, (low, high, fill) = X[:, start], column.ranges[0]
+                known = (number >= low) & (number <= high) & ~(column.gaps & (number == fill))
+                found[column.name] = np.where(known, number, np.nan)
+            start += column.width
+        return found
+
     def _positions(self, frame: Frame) -> list[int]:
         """Where the columns are in a table."""
         if self.names is None or frame.names is None:
@@ -160,7 +184,8 @@ class Encoding:
         if missing:
             few = ", ".join(missing[:5]) + (f" and {len(missing) - 5} more" if len(missing) > 5 else "")
             raise ValueError(f"the table has no column {few}; its columns are {listed(frame.names)}")
-        twice = [name for name in wanted if frame.names.count(name) > 1]
+        counts = collections.Counter(frame.names)
+        twice = [name for name in wanted if counts[name] > 1]
         if twice:
             raise ValueError(f"several columns are named {listed(twice)}; rename all but one")
         return [places[name] for name in wanted]
@@ -241,8 +266,12 @@ def _write(column: Column, values: np.ndarray, X: np.ndarray) -> None:
         else:
             X[:] = categories.one_hot(values, own, column.other, gaps)
         return
-    missing = np.isnan(values)
+    missing = np.isnan(values[:, 0])
     for k, (low, high, fill) in enumerate(column.ranges):
-        X[:, k] = np.where(missing[:, k], fill, ranges.squash(values[:, k], low, high))
+        number = values[:, k]
+        X[:, k] = number
+        beyond = (number < low) | (number > high)
+        X[beyond, k] = ranges.squash(number[beyond], low, high)
+        X[missing, k] = fill
     if column.indicator:
-        X[:, -1] = missing[:, 0]
+        X[:, -1] = missing

@@ -48,6 +48,8 @@ def _frame(table: Any) -> Frame:
         return _of_pandas(table)
     if hasattr(table, "tocsr"):
         raise TypeError("Sparse data was passed; a table must be dense: give X.toarray()")
+    if hasattr(table, "collect"):
+        raise TypeError(f"a {type(table).__name__} holds no rows yet; give table.collect()")
     if _is_polars_of_numbers(table):
         return _of_array(table.to_numpy())._replace(names=list(table.columns))
     if hasattr(table, "__arrow_c_stream__") or hasattr(table, "__arrow_c_array__"):
@@ -75,6 +77,9 @@ def _as_array(table: Any) -> np.ndarray:
 
 
 def _of_array(array: np.ndarray) -> Frame:
+    if isinstance(array, np.ma.MaskedArray):
+        number = array.dtype.kind in "biuf"
+        array = np.ma.filled(array.astype(np.float64 if number else object), np.nan if number else None)
     if array.ndim != 2:
         hint = "Reshape your data: X.reshape(-1, 1) if it is one column, X.reshape(1, -1) if it is one row"
         raise ValueError(f"a table must be a 2D array (N, d); got shape {array.shape}. {hint}")

@@ -10,6 +10,7 @@ from mder_jax.columns.complaints import quoted, share
 from mder_jax.columns.reading import Values
 
 OF_GAP, OF_OTHER, OF_UNSEEN = 0.25, 0.25, 1.0  # novelty
+WORTH_SAYING = 0.4**4  # novelty of a number that is beyond its range by a tenth of the width
 
 
 class Judged(NamedTuple):
@@ -32,15 +33,17 @@ def judge(column: Column, read: Values) -> Judged:
 def _of_numbers(column: Column, values: np.ndarray) -> Judged:
     judged = _of_gaps(column, np.isnan(values[:, 0]))
     novelty, beyond = judged.novelty, np.zeros(len(values), bool)
-    sentences = judged.sentences
+    sentences, said = judged.sentences, False
     for k, (low, high, _) in enumerate(column.ranges):
         here = (values[:, k] < low) | (values[:, k] > high)
         if not here.any():
             continue
-        if not beyond.any():
+        excess = ranges.novelty(values[here, k], low, high)
+        if excess.max() > WORTH_SAYING and not said:
+            said = True
             where = f"outside the range of training in {quoted(column.name)} ({_range(column, k)})"
             sentences.append(f"{share(int(here.sum()), len(values), 'is', 'are')} {where}")
-        novelty[here] += ranges.novelty(values[here, k], low, high)
+        novelty[here] += excess
         beyond |= here
     return Judged(novelty, judged.outside | beyond, sentences)
 

@@ -1,12 +1,10 @@
 """Features that give a target away."""
 
-import contextlib
 from collections.abc import Mapping, Sequence
-from typing import Any
 
 import numpy as np
 
-from mder_jax.columns.cells import real_numbers
+from mder_jax.columns.cells import floats
 from mder_jax.columns.complaints import listed, quoted, several
 
 LEAST_ROWS = 10
@@ -31,14 +29,14 @@ def leaks(numbers: Mapping[str, np.ndarray], Y: np.ndarray, target_names: Sequen
       ["column 'bikers' is the sum of the targets 'casual', 'registered'"]
     """
     target_names = [str(name) for name in several("target_names", target_names)]
-    Y = _floats("Y", Y)
+    Y = floats("Y", Y)
     if not isinstance(numbers, Mapping):
         raise TypeError(f"numbers must hold features by name; got {type(numbers).__name__}")
     if Y.ndim != 2 or Y.shape[1] != len(target_names):
         raise ValueError(f"Y must have shape (N, {len(target_names)}), a column for each name; got {Y.shape}")
     found = []
     for name, values in numbers.items():
-        values = _floats(f"column {quoted(name)}", values)
+        values = floats(f"column {quoted(name)}", values)
         if values.shape != Y.shape[:1]:
             raise ValueError(f"column {quoted(name)} must have shape {Y.shape[:1]}, as Y has rows; got {values.shape}")
         same = [target for target, y in zip(target_names, Y.T, strict=True) if _agree(values, y)]
@@ -46,15 +44,6 @@ def leaks(numbers: Mapping[str, np.ndarray], Y: np.ndarray, target_names: Sequen
             found.append(f"column {quoted(name)} is a copy of the target {listed(same)}")
         elif len(target_names) > 1 and _agree(values, Y.sum(axis=1)):
             found.append(f"column {quoted(name)} is the sum of the targets {listed(target_names)}")
-    return found
-
-
-def _floats(name: str, values: Any) -> np.ndarray:
-    found = None
-    with contextlib.suppress(ValueError):  # rows that differ in length
-        found = real_numbers(np.asarray(values))
-    if found is None:
-        raise TypeError(f"{name} must be an array of real numbers; got {values!r:.60}")
     return found
 
 

@@ -1,5 +1,6 @@
 """What the columns of a training table hold: numbers, booleans, times, categories, or nothing to learn from."""
 
+import collections
 import re
 from collections.abc import Iterable
 from typing import Any, NamedTuple
@@ -86,7 +87,7 @@ def _named(frame: Frame, names: Iterable[str] | None) -> Frame:
         if len(given) != frame.width:
             raise ValueError(f"names must hold one for each of {frame.width} columns; got {listed(given)}")
         frame = frame._replace(names=given)
-    twice = sorted({name for name in frame.names or () if (frame.names or []).count(name) > 1})
+    twice = [name for name, count in collections.Counter(frame.names).items() if count > 1]
     if twice:
         raise ValueError(f"several columns are named {listed(twice)}; rename all but one")
     return frame

@@ -123,7 +123,7 @@ datasets.three_points_mean | x:B | B |
 datasets.student_t | df:+. scale:%. | 4n |
 columns.learn | | | concrete picky any
 columns.leaks | | | concrete any
-Encoding.encode,to_json,from_json | | | concrete any
+Encoding.encode,numbers,to_json,from_json | | | concrete any
 datasets.real | name:table | | concrete picky any
 plotting.ellipses | targets:pair | | 0.5 concrete slow any n=2
 plotting.bands,predicted_observed,calibration,pit,sparsification | | | 0.5 concrete slow any
@@ -284,7 +284,8 @@ KINDS = {
     "callback_every": one_of(None, 1), "checkpoint_every": one_of(None, 1), "ensemble": lambda rng, axes: trained(),
     "Ensemble.self": lambda rng, axes: trained(), "indices": one_of([0], [1, 0]), "fuzz.y": one_of(np.zeros(3)),
     "columns.table": TABLE, "columns.names": one_of(["a", "b"]), "categorical": one_of([0], None, ["x1"]),
-    "Encoding.table": TABLE, "Encoding.self": lambda rng, axes: encoding(), "quiet": FLAG,
+    "Encoding.table": TABLE, "Encoding.X": built(lambda x: np.concatenate([x, x[:, :1]], 1), TABLE),
+    "Encoding.self": lambda rng, axes: encoding(), "quiet": FLAG,
     "value": lambda rng, axes: encoding().to_json(), "numbers": built(lambda x: {"a": x}, numbers("N")),
     "columns.target_names": one_of(["a", "b"]),
     "settings": built(dict, one_of(SETTINGS)), "content": lambda rng, axes: hostile_file(rng),
