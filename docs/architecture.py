@@ -20,7 +20,7 @@ GROUPS = {
         **{"networks": (0, 3.7), "persistence": (4, 3.7), "train": (1, 3.7)},
         **{"devices": (5, 3.7), "ensemble": (2, 3.7)},
     },
-    "judging": {"datasets": (2, 1), "metrics": (5, 0), "calibration": (5, 1), "plotting": (6, 0)},
+    "judging": {"datasets": (2, 1), "columns": (3, 2.85), "metrics": (5, 0), "calibration": (5, 1), "plotting": (6, 0)},
     "faces": {"estimator": (6, 2.7), "cli": (6, 3.7)},
 }
 COLOURS = {"distributions": "#dbe9f6", "networks": "#e3f2dd", "judging": "#fdeacb", "faces": "#f6dbe4"}

@@ -2,6 +2,7 @@
 
 from . import (
     calibration as calibration,
+    columns as columns,
     datasets as datasets,
     devices as devices,
     ensemble as ensemble,

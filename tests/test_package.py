@@ -19,7 +19,7 @@ ORDER = [
     *["_version", "_interrupts", "_files", "_pytree", "_checks", "_blocks", "_gamma"],
     *["special", "linalg", "student_t", "niw", "nig", "links", "losses"],
     *["networks", "devices", "train", "persistence", "ensemble"],
-    *["mixture", "datasets", "calibration", "metrics", "plotting"],
+    *["mixture", "columns", "datasets", "calibration", "metrics", "plotting"],
     *["estimator", "cli", "__main__"],
 ]
 # What each part of the experiments may import besides itself; the command and `publish` may import all.

@@ -121,6 +121,9 @@ datasets.circle_covariance | t:B | B22 |
 datasets.three_points | noise:three | |
 datasets.three_points_mean | x:B | B |
 datasets.student_t | df:+. scale:%. | 4n |
+columns.learn | | | concrete picky any
+columns.leaks | | | concrete any
+Encoding.encode,numbers,to_json,from_json | | | concrete any
 datasets.real | name:table | | concrete picky any
 plotting.ellipses | targets:pair | | 0.5 concrete slow any n=2
 plotting.bands,predicted_observed,calibration,pit,sparsification | | | 0.5 concrete slow any
@@ -229,6 +232,12 @@ def trained():
     return mder.fit_ensemble(jax.random.key(0), LINE, squared_error, X, X, optimizer=optax.sgd(0.1), **options)
 
 
+@functools.cache
+def encoding():
+    """Of a table with a number and a category."""
+    return mder.columns.learn([[1.0, 5], [2.0, 6], [3.0, 5]], categorical=[1])[0]
+
+
 LINE = mder.Network(lambda key, x: jnp.ones((2, 2), jnp.float32), lambda w, x: x.astype(w.dtype) @ w)
 SETTINGS = MDERRegressor((2,), members=1, max_iter=1, random_state=0).get_params()
 FLAG, SHARE, NONE, TWO, FOUR = one_of(True, False), numbers("%."), one_of(None), one_of(2), one_of(4)
@@ -274,6 +283,11 @@ KINDS = {
     "bootstrap": FLAG, "members": TWO, "devices": one_of([]), "progress": one_of(False), "callback": NONE,
     "callback_every": one_of(None, 1), "checkpoint_every": one_of(None, 1), "ensemble": lambda rng, axes: trained(),
     "Ensemble.self": lambda rng, axes: trained(), "indices": one_of([0], [1, 0]), "fuzz.y": one_of(np.zeros(3)),
+    "columns.table": TABLE, "columns.names": one_of(["a", "b"]), "categorical": one_of([0], None, ["x1"]),
+    "Encoding.table": TABLE, "Encoding.X": built(lambda x: np.concatenate([x, x[:, :1]], 1), TABLE),
+    "Encoding.self": lambda rng, axes: encoding(), "quiet": FLAG,
+    "value": lambda rng, axes: encoding().to_json(), "numbers": built(lambda x: {"a": x}, numbers("N")),
+    "columns.target_names": one_of(["a", "b"]),
     "settings": built(dict, one_of(SETTINGS)), "content": lambda rng, axes: hostile_file(rng),
 }
 
@@ -424,6 +438,7 @@ WARNINGS += (
     "target .* not observed",
 )
 WARNINGS += (".* rows have no finite prediction", ".* are rows of the fit")
+WARNINGS += ("text was read so", "columns left out", ".* of .* rows (is|are|has|have) ")
 # Arguments that are always given, since the shape of the result depends on them.
 SHAPING = ("shape", "points", "levels", "n", "nu_max")
 SECONDS = 120
@@ -464,6 +479,7 @@ def targets():
         for short in last.split(","):
             name = f"{family}.{short}".lstrip(".")
             home = {"fuzz": sys.modules[__name__], "Region": mder.estimator, "Prediction": mder.estimator}
+            home |= {"Encoding": mder.columns}
             function = functools.reduce(getattr, name.removeprefix("fuzz.").split("."), home.get(family, mder))
             drawn = {one: kind_of(one, own.get(one), family or short) for one in arguments_of(function)}
             found[name] = Target(name, function, drawn, shapes.split("/"), set(notes.split()))
