@@ -61,7 +61,8 @@ class _Cells:
             self.spelled += _matches(rest, SPELLED)
             self.markers += _matches(rest, MARKER)
             self.booleans += len(rest) - _encoding.parse_booleans(rest).null_count
-            self.first_text = self.first_text or (first_row + int(other.argmax()), rest[0].as_py())
+            first = int(other.argmax())
+            self.first_text = self.first_text or (first_row + first, values[first].as_py().strip())
         if len(self.counts) <= MOST_CATEGORIES:
             self._add_codes(text)
         if len(self.counts) > MOST_CATEGORIES:
@@ -237,6 +238,8 @@ def _found(table: Table, cells: _Cells) -> str:
 def _hint(cells: _Cells, for_marker: str, for_word: str) -> str:
     """What to do about the first text of a column of numbers."""
     first = pa.array([cells.first_text[1] if cells.first_text else ""])
+    if _matches(first, SPELLED) and cells.table.decimal:
+        return "; write numbers like -1234,5, with a decimal comma and nothing else, or give --decimal ."
     if _matches(first, SPELLED):
         return "; write numbers like -1234.5, with a decimal point and a plain minus, without , % $ _ or 0x"
     return f", which looks like a missing value; {for_marker}" if _matches(first, MARKER) else for_word

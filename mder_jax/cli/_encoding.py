@@ -12,7 +12,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from mder_jax.cli._tables import Table, TableError, listed, quoted
+from mder_jax.cli._tables import Table, TableError, decimal_points, listed, quoted
 
 NUMBER = r"^[+-]?(\d+\.?\d*|\.\d+)([eE][+-]?\d+)?$|^[+-]?(?i:inf(inity)?|nan)$"
 LARGEST = float(np.finfo(np.float32).max)
@@ -100,7 +100,7 @@ def is_text(kind: pa.DataType) -> bool:
 
 def text_of(table: Table, values: pa.Array, categories: Sequence[str] = ()) -> pa.Array:
     """Cells as text without surrounding whitespace; null where they are missing and not one of the categories."""
-    text = pc.utf8_trim_whitespace(pc.cast(values, pa.string()))
+    text = decimal_points(table, pc.utf8_trim_whitespace(pc.cast(values, pa.string())))
     missing = [word for word in table.missing if word not in categories]
     return pc.if_else(pc.is_in(text, pa.array(missing, pa.string())), None, text)
 

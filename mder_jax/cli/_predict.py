@@ -20,17 +20,20 @@ def predict(options: argparse.Namespace) -> Result:
     if options.out.suffix.lower() not in (".csv", ".parquet"):
         raise ValueError(f"{options.out}: predictions go to a file that ends in .csv or .parquet")
     _tables.check_output(options.out, options.force)
-    table = _tables.open_table(options.table)
+    table = _tables.open_table(options.table, options.reading)
     _tables.require_columns(table, options.keep, "--keep")
     model, encoding = load(options.model)
     _tables.require_columns(table, encoding.feature_names, "the model")
-    names = prediction_names(encoding.target_names)
+    flagged = options.reading.bad_rows == "flag"
+    names = prediction_names(encoding.target_names) + [_tables.REASON] * flagged
     clash = [name for name in options.keep if name in names]
     if clash:
         raise ValueError(f"--keep {clash[0]}: the predictions have a column of this name")
     for _ in encode(table, encoding._replace(targets=())):  # finds a bad row before anything is predicted
         pass
     batches = _predictions(model, encoding, table, options)
+    if flagged:
+        batches = _tables.with_bad_rows(batches, table.bad_rows)
     rows = _tables.write_table(options.out, _counted(batches) if shows_progress(options) else batches)
     result = {"predictions": str(options.out), "rows": rows, "columns": [*options.keep, *names]}
     return result, f"{options.out}: {rows:,} rows, {len(encoding.targets)} targets"
@@ -41,6 +44,8 @@ def _predictions(model: Any, encoding: Encoding, table: Table, options: argparse
         prediction = model.predict_all(block.X)
         lower, upper = prediction.interval(options.coverage)
         predicted = prediction_columns(encoding.target_names, prediction.uncertainty(), lower, upper)
+        if options.out.suffix.lower() == ".csv":
+            predicted = {name: _tables.significant(values) for name, values in predicted.items()}
         yield pa.RecordBatch.from_pydict({name: block.cells[name] for name in options.keep} | predicted)
 
 
