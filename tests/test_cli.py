@@ -275,9 +275,16 @@ BAD_TRAINING = [
     ("dates.csv", "y", 1, r"column 'x' holds dates or times .*; exclude the column or turn it into numbers"),
     ("many.csv", "y", 1, r"column 'x' holds text with more than 100 different values"),
     ("long.csv", "y", 1, r"a line is longer than 1048576 bytes"),
-    ("binary.csv", "y", 1, r"not a table; a CSV file is text in UTF-8"),
+    ("binary.csv", "y", 1, r"not a table; a CSV file is text, and this holds binary data"),
     ("binary.parquet", "y", 1, r"not a Parquet file, or a damaged one"),
-    ("table.xlsx", "y", 1, r"a table is a file that ends in \.csv or \.parquet; got '\.xlsx'"),
+    ("table.xlsx", "y", 1, r"table\.xlsx: spreadsheets are not read; save the sheet as CSV"),
+    ("good.csv", "y --delimiter ab", 2, r"--delimiter: expected one character .* or the word tab; got 'ab'"),
+    ("good.csv", "y --decimal x", 2, r"--decimal: invalid choice: 'x'"),
+    ("good.csv", "y --encoding klingon", 2, r"--encoding: expected the name of an encoding such as .*; got 'klingon'"),
+    ("good.csv", "y --encoding hex", 2, r"--encoding: expected the name of an encoding such as .*; got 'hex'"),
+    ("good.csv", "y --bad-rows flag", 2, r"--bad-rows: invalid choice: 'flag'"),
+    ("good.csv", "y --na a,", 2, r"--na: expected names with commas between them; got 'a,'"),
+    ("good.csv", "y --delimiter ;", 1, r"has no column 'y', .* its columns are 'x,y,z'"),
     ("nowhere.csv", "y", 1, r"nowhere\.csv: there is no such file"),
     (".", "y", 1, r"not a file"),
     ("only_target.csv", "y", 1, r"no column is left to learn from besides the targets"),
@@ -770,3 +777,65 @@ def test_evaluate_says_on_standard_error_and_in_its_report_that_rows_were_traine
     assert "rows are rows that the model was trained on" in page.read_text()
     run("evaluate", trained / "model.mder", trained / "test.csv", "--report", page, "--force")
     assert "trained on" not in page.read_text()
+
+
+def test_a_table_of_another_country_is_predicted_and_what_was_found_is_said(trained, run, tmp_path):
+    model, table, german = trained / "model.mder", pd.read_csv(trained / "test.csv"), tmp_path / "german.csv"
+    table.assign(straße="groß").to_csv(german, index=False, sep=";", decimal=",", encoding="cp1252")
+    said = [
+        f"mder: {german}: not UTF-8, and read as Windows-1252; --encoding names another",
+        f"mder: {german}: read with ';' between the cells and ',' as the decimal mark",
+    ]
+    assert run("predict", model, trained / "test.csv", "-o", tmp_path / "a.csv")[0] == 0
+    code, _, errors = run("predict", model, german, "-o", tmp_path / "b.csv", "--keep", "straße,x")
+    assert code == 0 and errors.splitlines() == said
+    got = pd.read_csv(tmp_path / "b.csv")
+    assert set(got.pop("straße")) == {"groß"} and list(got.pop("x").str.replace(",", ".").map(float)) == list(
+        table["x"]
+    )
+    pd.testing.assert_frame_equal(got, pd.read_csv(tmp_path / "a.csv"))
+    options = ["--delimiter", ";", "--decimal", ",", "--encoding", "cp1252"]
+    assert run("predict", model, german, "-o", tmp_path / "c.csv", *options)[2] == ""
+    assert run("predict", model, german, "-o", tmp_path / "d.csv", "--quiet") == (0, "", "")
+    assert (tmp_path / "c.csv").read_bytes() == (tmp_path / "d.csv").read_bytes() == (tmp_path / "a.csv").read_bytes()
+
+
+@pytest.mark.parametrize("ending", ["csv", "parquet"])
+def test_rows_with_a_wrong_number_of_fields_are_predicted_as_empty_cells(trained, run, tmp_path, monkeypatch, ending):
+    monkeypatch.setattr(_tables, "ROWS", 25)
+    lines, out = (trained / "test.csv").read_text().splitlines(), tmp_path / f"out.{ending}"
+    broken = [*lines[:1], "first", *lines[1:26], "a,b,c", "d", *lines[26:], "last"]
+    (tmp_path / "t.csv").write_text("\n".join(broken) + "\n")
+    start = ["predict", trained / "model.mder", tmp_path / "t.csv", "-o", out, "--keep", "id"]
+    check(run(*start), 1, r"t\.csv, lines 2, 28, 29, 65: 4 rows have another number of fields than the first line")
+    code, said, errors = run(*start, "--bad-rows", "flag", "--json")
+    assert code == 0 and json.loads(said)["rows"] == 64 and json.loads(said)["columns"][-1] == "reason"
+    assert errors.startswith("mder: warning: ") and errors.endswith("; not used\n") and errors.count("\n") == 1
+    got = getattr(pd, f"read_{ending}")(out)
+    bad = got["reason"].notna()
+    assert list(np.flatnonzero(bad)) == [0, 26, 27, 63] and got.loc[bad].drop(columns="reason").isna().all(axis=None)
+    assert got["reason"][26] == "3 fields where the first line has 6: 'a,b,c'"
+    assert list(got["id"][~bad]) == list(pd.read_csv(trained / "test.csv")["id"])
+    whole = tmp_path / f"whole.{ending}"
+    run("predict", trained / "model.mder", trained / "test.csv", "-o", whole, "--keep", "id")
+    expected = getattr(pd, f"read_{ending}")(whole)
+    pd.testing.assert_frame_equal(got[~bad].drop(columns="reason").reset_index(drop=True), expected)
+    assert json.loads(run(*start, "--bad-rows", "skip", "--force", "--json")[1])["rows"] == 60
+    pd.testing.assert_frame_equal(getattr(pd, f"read_{ending}")(out), expected)
+
+
+def test_predictions_have_nine_digits_in_csv_and_all_of_them_in_parquet(trained, run, tmp_path):
+    for ending in ("csv", "parquet"):
+        run("predict", trained / "model.mder", trained / "test.csv", "-o", tmp_path / f"out.{ending}")
+    written, exact = pd.read_csv(tmp_path / "out.csv", dtype=str), pd.read_parquet(tmp_path / "out.parquet")
+    assert (written.map(float) == exact.map(lambda value: float(f"{value:.9g}"))).all(axis=None)
+    assert written.map(lambda text: len(text.strip("-0").replace(".", "").strip("0"))).max(axis=None) == 9
+    assert (exact != written.map(float)).any(axis=None)
+
+
+def test_texts_that_mean_a_missing_value(run, tmp_path, recorder):
+    (tmp_path / "t.csv").write_text("x,y\n" + "".join(f"{i},{['?', 'none', '-', i][i % 4]}\n" for i in range(40)))
+    start = ["train", tmp_path / "t.csv", "--targets", "y", "--json", "--out", tmp_path / "m.mder"]
+    check(run(*start), 1, r"target 'y' must hold numbers \(line 2 has '\?'\), which looks like a missing value")
+    result = json.loads(run(*start, "--na", "?,none", "--na=-")[1])
+    assert (result["rows"], result["rows_without_target"]) == (10, 30)

@@ -1,6 +1,7 @@
 """Tables become numbers as pandas would make them, and what is wrong with one is said with its line."""
 
 import csv
+import gzip
 import io
 import json
 import pathlib
@@ -9,6 +10,7 @@ import re
 import numpy as np
 import pandas as pd
 import pyarrow as pa
+import pyarrow.feather
 import pyarrow.parquet as pq
 import pytest
 from hypothesis import given, settings, strategies as st
@@ -18,7 +20,8 @@ from mder_jax.cli import _tables
 from mder_jax.cli._column_kinds import learn
 from mder_jax.cli._encoding import Column, Encoding, encode, sample
 from mder_jax.cli._predict import prediction_columns, prediction_names
-from mder_jax.cli._tables import TableError, check_output, open_table, write_table
+from mder_jax.cli._tables import TableError, check_output, open_table, significant, with_bad_rows, write_table
+from mder_jax.cli._text_files import Notice, Reading
 from mder_jax.cli._training_rows import check_targets
 
 
@@ -213,17 +216,19 @@ def test_an_index_without_a_name_is_no_column(tmp_path):
         ("a,y\n" + "".join(f"t{i},1\n" for i in range(101)), r"more than 100 different values \(line 2 has 't0'\)"),
         ("a,y\n1,2,3\n", "line 2: 3 fields where the first line has 2: '1,2,3'"),
         ("a,y\n1,2\n\n3\n", "line 4: 1 field where the first line has 2: '3'"),
-        (b"a,y\n1,2\nK\xf6ln,3\n", "line 3: not text in UTF-8"),
-        (b"a,y,K\xf6ln\n1,2,3\n", "line 1: not text in UTF-8"),
         ("a,y," + "x" * 200_000 + "\n1,2,3\n", "line 1: field larger than field limit"),
         ("a,y\n1,2\n" + "x" * (1 << 21) + ",3\n", "a line is longer than 1048576 bytes"),
         ("x" * (1 << 21), "line 1: longer than 1048576 bytes"),
         ('a,y\n1,"2\n' + "3,4\n" * 1_000_000, "a line is longer than 1048576 bytes, or a quote is never closed"),
-        ("a,a,y\n1,2,3\n", "2 columns are named 'a'"),
+        ("a,a,y\n1,2,3\n", "2 columns are named 'a'; rename all but one"),
+        (" a,b,y,a,b,b\n1,2,3,4,5,6\n", "2 columns are named 'a', 3 columns are named 'b'; rename all but one"),
         ("\n\n", "no column has a name"),
         ("a,y\n", "the table has no rows"),
         ("", "the file is empty"),
         (b"PAR1....", r"this is a Parquet file; let its name end in \.parquet"),
+        (b"ARROW1..", r"this is a Feather file; let its name end in \.feather"),
+        (b"\x1f\x8b...", r"this is a gzip file; let its name end in \.csv\.gz"),
+        (b"PK\x03\x04..", "this is a spreadsheet or a zip file; save the table as CSV"),
         (b"\x7fELF\0\0", "holds binary data"),
     ],
 )
@@ -608,3 +613,292 @@ def test_a_block_is_bounded(tmp_path):
     path = csv_file(tmp_path, "a,y\n" + "1,2\n" * 100_000)
     sizes = [block.num_rows for block in open_table(path).blocks(["a"])]
     assert sum(sizes) == 100_000 and max(sizes) <= _tables.ROWS
+
+
+def cells_of(table):
+    """All cells, by column."""
+    return pa.Table.from_batches(table.blocks(table.names)).to_pydict()
+
+
+CARSEATS = pd.DataFrame({"Sales": [9.5, 11.22, -0.25], "Price": [120, 83, 80], "Shelf": ["Bad", "a, b", 'say "hi"']})
+
+
+@pytest.mark.parametrize("delimiter", [";", "\t", "|"])
+@pytest.mark.parametrize("decimal", [".", ","])
+def test_the_delimiter_and_the_decimal_mark_are_found(tmp_path, delimiter, decimal):
+    path = csv_file(tmp_path, CARSEATS.to_csv(index=False, sep=delimiter, decimal=decimal))
+    comma = " and ',' as the decimal mark" if decimal == "," else ""
+    with pytest.warns(Notice, match=re.escape(f"table.csv: read with {delimiter!r} between the cells{comma}") + "$"):
+        table = open_table(path)
+    assert table.decimal == ("," if decimal == "," else None) and table.place(2) == "line 4"
+    _, data = read_again(table, ["Price", "Shelf"], ["Sales"])
+    np.testing.assert_array_equal(data.Y[:, 0], CARSEATS["Sales"])
+    np.testing.assert_array_equal(data.X[:, 0], CARSEATS["Price"])
+
+
+def read_again(table, features, targets):
+    learnt = learn(table, features, targets)
+    return learnt.encoding, sample(table, learnt.encoding, learnt.total)
+
+
+@pytest.mark.parametrize(
+    ("text", "delimiter"),
+    [
+        ("a\n1\n2\n", ","),
+        ("a,b\n1;2,3\n4;5,6\n", ","),
+        ('a,b\n"x;y;z",2\n"p;q",3\n', ","),
+        ("a;b,c|d\n1,2\n3,4\n", ","),
+        ("Price, EUR;Size, m\n1,5;2\n1;2,5\n", ";"),
+        ("x,m;y,m\n1,5;2,5\n1,0;2,2\n", ";"),
+        ('note;y\n"a, b; c";1\n"two\nlines";2\n', ";"),
+        ("a;b;c\n1;2;3\n1;2\n4;5;6\n", ";"),
+        ("a;b\n", ";"),
+        ("SEP=|\na|b;c\n1|2\n", "|"),
+        ('"sep=;"\r\na;b,c\r\n1;2\r\n', ";"),
+    ],
+)
+@pytest.mark.filterwarnings("ignore::mder_jax.cli._text_files.Notice")
+def test_the_delimiter_is_that_with_which_the_lines_agree(tmp_path, text, delimiter):
+    table = open_table(csv_file(tmp_path, text))
+    header = next(line for line in text.splitlines() if "sep=" not in line.lower())
+    assert table.names == header.split(delimiter)
+
+
+@pytest.mark.filterwarnings("ignore::mder_jax.cli._text_files.Notice")
+@pytest.mark.parametrize(
+    ("cells", "decimal"),
+    [
+        (["1,5", "2", "3", "4"], ","),
+        (["1,5", "2.5"], ","),
+        (["1,5", "2.5", "2.5"], None),
+        (["1.234,5", "7"], ","),
+        (["1,234", "12,500"], None),  # thousands, perhaps
+        (["0,234", "12,500"], ","),
+        (["1,234.5", "2"], None),
+        (["a,b", "1,5 kg", "31.12.2024"], None),
+        (["-,5e-3"], ","),
+    ],
+)
+def test_the_decimal_mark_is_that_of_the_numbers(tmp_path, cells, decimal):
+    assert open_table(csv_file(tmp_path, "a;b\n" + "".join(f"{cell};x\n" for cell in cells))).decimal == decimal
+
+
+@pytest.mark.filterwarnings("ignore::mder_jax.cli._text_files.Notice")
+@pytest.mark.parametrize(
+    ("cell", "message"),
+    [
+        ("1.5", "'a' holds numbers .*line 3 has '1.5'.*; write numbers like -1234,5.* or give --decimal ."),
+        ("1.234", "'a' holds numbers .*line 3 has '1.234'.*; write numbers like -1234,5"),
+        ("1.234,5", "'a' holds numbers .*line 3 has '1.234,5'.*; write numbers like -1234,5"),
+    ],
+)
+def test_a_point_in_a_table_with_decimal_commas_is_never_guessed(tmp_path, cell, message):
+    path = csv_file(tmp_path, f"a;y\n1,5;2\n{cell};3\n2,5;1\n")
+    with pytest.raises(TableError, match=message):
+        read(path, ["a"], ["y"])
+    with pytest.raises(TableError, match=f"line 3: column 'a' must be a number; it is '{cell}'"):
+        sample(open_table(path), Encoding((Column("a", "number"),), ()), 9)
+
+
+def test_dates_and_words_with_marks_stay_as_they_are(tmp_path):
+    path = csv_file(tmp_path, "d;w;y\n31.12.2024;a,b;1,5\n1.1.2025;1.2.3;2,5\n")
+    table = open_table(path, Reading(delimiter=";", decimal=","))
+    assert learn(table, ["w"], ["y"]).encoding.features[0].categories == ("1.2.3", "a,b")
+    with pytest.raises(TableError, match="'d' holds dates or times"):
+        learn(table, ["d"], ["y"])
+
+
+def test_what_is_said_about_a_table_is_not_guessed(tmp_path):
+    reading = Reading(delimiter=":", decimal=",", missing=("?", "none"), encoding="cp850")
+    table = open_table(csv_file(tmp_path, "a;b:y\nKöln:1,5\nUlm:?\nUlm:none\nUlm:2\n".encode("cp850")), reading)
+    encoding, data = read_again(table, ["a;b"], ["y"])
+    assert encoding.features[0].categories == ("Köln", "Ulm")
+    np.testing.assert_array_equal(data.Y[:, 0], [1.5, np.nan, np.nan, 2])
+    assert open_table(csv_file(tmp_path, "a;y\n1,5;2\n"), Reading(delimiter=";", decimal=".")).decimal is None
+    quoted = open_table(csv_file(tmp_path, 'a,y\n"1,5",2\n"2,5",1\n'), Reading(decimal=","))
+    np.testing.assert_array_equal(read_again(quoted, ["a"], ["y"])[1].X[:, 0], [1.5, 2.5])
+    parquet = open_table(parquet_file(tmp_path, a=["1,5", "?"], y=[1, 2]), Reading(missing=("?",), decimal=","))
+    np.testing.assert_array_equal(learn(parquet, ["y"], ["a"]).Y[:, 0], [1.5])
+
+
+def test_the_line_of_excel_that_names_the_delimiter(tmp_path):
+    path = csv_file(tmp_path, "\ufeffsep=;\r\na;b\r\n1;2\r\n;4\r\n")
+    with pytest.warns(Notice, match="read with ';' between the cells$"):
+        table = open_table(path)
+    assert cells_of(table) == {"a": ["1", ""], "b": ["2", "4"]} and table.place(1) == "line 4"
+
+
+@pytest.mark.parametrize(
+    ("encoding", "said"),
+    [
+        ("utf-8", None),
+        ("utf-8-sig", None),
+        ("utf-16", "UTF-16"),
+        ("cp1252", "Windows-1252"),
+    ],
+)
+@pytest.mark.parametrize("rows", [3, 200_000])
+def test_the_encoding_is_found(tmp_path, encoding, said, rows):
+    text = "Stadt,y\n" + "Köln €,1\n" * rows + "Ulm,2\n"
+    path = csv_file(tmp_path, text.encode(encoding))
+    if said:
+        with pytest.warns(Notice, match=f"table.csv: not UTF-8, and read as {said}; --encoding names another"):
+            table = open_table(path)
+    else:
+        table = open_table(path)
+    assert cells_of(table) == {"Stadt": ["Köln €"] * rows + ["Ulm"], "y": ["1"] * rows + ["2"]}
+    assert table.place(rows) == f"line {rows + 2}"
+
+
+def test_bytes_that_windows_does_not_have_are_latin_1(tmp_path):
+    with pytest.warns(Notice, match="read as Latin-1"):
+        assert cells_of(open_table(csv_file(tmp_path, b"a\nK\xf6ln\x81\n"))) == {"a": ["Köln\x81"]}
+
+
+@pytest.mark.parametrize("ending", [".csv", ".csv.gz"])
+def test_a_late_byte_in_another_encoding_is_found_with_its_line(tmp_path, ending):
+    content, path = b"a,y\n" + b"x,2\n" * 400_000 + b"K\xf6ln,3\nx,1\n", tmp_path / f"t{ending}"
+    path.write_bytes(gzip.compress(content, 1) if "gz" in ending else content)
+    with pytest.raises(TableError, match=r"line 400002: not text in UTF-8; .* try --encoding latin-1"):
+        cells_of(open_table(path))
+    assert cells_of(open_table(path, Reading(encoding="latin-1")))["a"][-2:] == ["Köln", "x"]
+    with pytest.raises(TableError, match="line 400002: not text in ascii"):
+        cells_of(open_table(path, Reading(encoding="ascii")))
+
+
+@pytest.mark.parametrize("ending", [".csv", ".tsv", ".txt", ".csv.gz", ".tsv.gz", ".TXT.GZ", ".feather", ".arrow"])
+def test_a_table_is_the_same_in_every_format(tmp_path, ending):
+    frame, path = people(40_000).fillna({"weight": 70}), tmp_path / f"people.v1{ending}"
+    if ending in (".feather", ".arrow"):
+        pyarrow.feather.write_feather(frame, path, chunksize=30_000)
+    else:
+        frame.to_csv(path, index=False, sep="\t" if "tsv" in ending else ",")  # and compresses it
+    _, data = read(path, ["height", "age", "city", "member"], ["weight"])
+    np.testing.assert_array_equal(data.X[:, :2], frame[["height", "age"]])
+    np.testing.assert_array_equal(data.Y[:, 0], frame["weight"])
+    sizes = [block.num_rows for block in open_table(path).blocks(["city"])]
+    assert sum(sizes) == 40_000 and max(sizes) <= _tables.ROWS
+
+
+def test_a_stream_of_arrow_in_a_file(tmp_path):
+    table = pa.table({"a": [1, 2], "b": ["x", "y"]})
+    with pa.OSFile(str(tmp_path / "t.arrow"), "wb") as file, pa.ipc.new_stream(file, table.schema) as writer:
+        writer.write_table(table)
+    assert cells_of(open_table(tmp_path / "t.arrow")) == table.to_pydict()
+
+
+@pytest.mark.parametrize("content", [b"x", b"a,b\n1,2\n", b"ARROW1\0\0", "half"])
+def test_a_damaged_feather_file(tmp_path, content):
+    pyarrow.feather.write_feather(people(100), tmp_path / "t.feather")
+    whole = (tmp_path / "t.feather").read_bytes()
+    (tmp_path / "t.feather").write_bytes(whole[: len(whole) // 2] if content == "half" else content)
+    with pytest.raises(TableError, match="not a Feather file, or a damaged one"):
+        cells_of(open_table(tmp_path / "t.feather"))
+
+
+def test_a_damaged_gzip_file(tmp_path):
+    rng, path = np.random.default_rng(0), tmp_path / "t.csv.gz"
+    lines = pd.DataFrame(rng.integers(0, 10**9, (100_000, 2)), columns=["a", "y"]).to_csv(index=False)
+    whole = gzip.compress(lines.encode(), 1)
+    for damaged in (b"a,y\n1,2\n", whole[:5], whole[:-4], whole[: len(whole) // 2], whole[:-8] + b"12345678"):
+        path.write_bytes(damaged)
+        with pytest.raises(TableError, match=r"t\.csv\.gz: not a gzip file, or a damaged one"):
+            cells_of(open_table(path))
+    path.write_bytes(gzip.compress(b""))
+    with pytest.raises(TableError, match="the file is empty"):
+        open_table(path)
+
+
+@pytest.mark.parametrize(
+    ("name", "message"),
+    [
+        ("t.xlsx", "spreadsheets are not read; save the sheet as CSV"),
+        ("t.ODS", "spreadsheets are not read; save the sheet as CSV"),
+        ("t.parquet.gz", r"ends in \.csv, \.tsv, \.txt \(also with \.gz\), .*; got '\.gz'"),
+        ("t.gz", "got '.gz'"),
+        ("t", "got 'no ending'"),
+    ],
+)
+def test_files_that_are_no_tables_by_their_name(tmp_path, name, message):
+    (tmp_path / name).write_text("a,b\n1,2\n")
+    with pytest.raises(TableError, match=message):
+        open_table(tmp_path / name)
+
+
+@pytest.mark.parametrize("content", ["a,y\n" + "1,2\n" * 9, None])
+def test_a_file_that_changes_while_it_is_read_is_refused(tmp_path, content):
+    path = csv_file(tmp_path, content) if content else parquet_file(tmp_path, a=np.arange(9), y=np.arange(9))
+    table = open_table(path)
+    blocks = table.blocks(["a"])
+    next(blocks)
+    with path.open("ab") as file:
+        file.write(b"3,4\n")
+    with pytest.raises(TableError, match="the file was changed while it was read"):
+        list(blocks)
+
+
+def test_columns_without_a_name_are_said_to_be_unused(tmp_path):
+    path = csv_file(tmp_path, ",a, ,b,\n0,1,2,3,4\n")
+    with pytest.warns(Notice, match=r"table\.csv: columns 3, 5 without a name; not used"):
+        assert open_table(path).names == ["a", "b"]
+
+
+RAGGED = "\n".join(["a,y", "1,2", "3", "", "4,5,6", '"x\ny",7', "8", "9", "10", "11", "12,13", "14", ""])
+
+
+def test_all_rows_with_a_wrong_number_of_fields_are_refused_at_once(tmp_path):
+    path = csv_file(tmp_path, RAGGED)
+    message = r"table\.csv, lines 3, 5, 8, 9, 10 and 2 more: 7 rows have another number of fields than the first line"
+    with pytest.raises(TableError, match=message + ", which has 2; --bad-rows skip leaves out such rows"):
+        cells_of(open_table(path))
+    with pytest.raises(TableError, match=message):
+        read(path, ["a"], ["y"])
+
+
+@pytest.mark.parametrize("bad_rows", ["skip", "flag"])
+def test_rows_with_a_wrong_number_of_fields_are_left_out(tmp_path, monkeypatch, bad_rows):
+    monkeypatch.setattr(_tables, "ROWS", 2)
+    table = open_table(csv_file(tmp_path, RAGGED), Reading(bad_rows=bad_rows))
+    with pytest.warns(UserWarning, match="lines 3, 5, 8, 9, 10 and 2 more: 7 rows .*; not used$"):
+        assert cells_of(table) == {"a": ["1", "x\ny", "12"], "y": ["2", "7", "13"]}
+    assert [table.place(row) for row in range(3)] == ["line 2", "line 6", "line 12"]
+    assert [bad.row for bad in table.bad_rows] == [1, 2, 4, 5, 6, 7, 9]
+    assert [bad.line for bad in table.bad_rows] == [3, 5, 8, 9, 10, 11, 13]
+    assert table.bad_rows[1].reason == "3 fields where the first line has 2: '4,5,6'"
+    whole = pa.Table.from_batches(with_bad_rows(table.blocks(["y"]), table.bad_rows)).to_pydict()
+    assert whole["y"] == ["2", None, None, "7", None, None, None, None, "13", None]
+    assert [reason is None for reason in whole["reason"]] == [cell is not None for cell in whole["y"]]
+    assert whole["reason"][9] == "1 field where the first line has 2: '14'"
+
+
+def test_a_table_of_bad_rows_has_none(tmp_path):
+    path = csv_file(tmp_path, "a,y\n1\n2\n")
+    with pytest.raises(TableError, match="lines 2, 3: 2 rows have another number of fields"):
+        cells_of(open_table(path))
+    with pytest.raises(TableError, match="the table has no rows"), pytest.warns(UserWarning, match="not used"):
+        cells_of(open_table(path, Reading(bad_rows="skip")))
+
+
+def test_reasons_are_a_column_also_where_no_row_is_bad(tmp_path):
+    batch = pa.RecordBatch.from_pydict({"v": [1.5, 2.5]})
+    assert [b.to_pydict() for b in with_bad_rows([batch], ())] == [{"v": [1.5, 2.5], "reason": [None, None]}]
+
+
+def test_numbers_are_written_with_nine_digits():
+    rng = np.random.default_rng(0)
+    values = rng.normal(size=20_000) * 10.0 ** rng.integers(-40, 40, 20_000)
+    values = np.append(values, [0, 2020.123456789, 999999999.9, -1e-310, 1e308, np.inf, -np.inf, np.nan])
+    rounded = significant(values)
+    np.testing.assert_array_equal(rounded, [float(f"{value:.9g}") for value in values])
+    lines = _tables._csv_lines(pa.RecordBatch.from_pydict({"v": rounded[:-3]})).split()
+    assert max(len(re.sub(r"e.*|[-.]|^-?0\.0*", "", line).strip("0")) for line in lines) == 9
+
+
+def test_memory_is_bounded_however_long_the_file(tmp_path):
+    path, before, line = tmp_path / "long.csv.gz", pa.total_allocated_bytes(), b"1,5;" + b"2" * 595 + b"\n"
+    with gzip.open(path, "wb", 1) as file:
+        file.writelines([b"a;y\n", *[line * 10_000] * 20])
+    with pytest.warns(Notice, match="as the decimal mark"):
+        table = open_table(path)
+    largest = max(pa.total_allocated_bytes() for _ in table.blocks(["a", "y"])) - before
+    assert largest < 64 << 20 < 120_000_000  # of the 200,000 rows

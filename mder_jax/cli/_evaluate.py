@@ -19,7 +19,7 @@ def evaluate(options: argparse.Namespace) -> Result:
     """Model file and table to scores, and to a report with figures."""
     if options.report:
         _tables.check_output(options.report, options.force)
-    table = _tables.open_table(options.table)
+    table = _tables.open_table(options.table, options.reading)
     model, names = load(options.model)
     _tables.require_columns(table, names, "the model")
     data = sample(table, used_features(table, model), names, MOST_ROWS)

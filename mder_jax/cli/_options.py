@@ -8,6 +8,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from mder_jax._version import __version__
+from mder_jax.cli._text_files import Reading
 
 EPILOG = """examples:
   mder train houses.csv --targets price,rent --out model.mder
@@ -15,16 +16,18 @@ EPILOG = """examples:
   mder evaluate model.mder test.csv --report report.html
   mder info model.mder
 
-A table is a file that ends in .csv (comma-separated, UTF-8, names in the first
-line) or .parquet. `mder train --help` etc. show all options.
+A table is a file that ends in .csv, .tsv, .txt (also with .gz), .parquet,
+.feather or .arrow; text has the names of its columns in the first line.
+`mder train --help` etc. show all options.
 Exit codes: 0 success, 1 a file or its data is wrong, 2 the command line is
 wrong, 130 interrupted.
 """
 TRAIN = """Train a model on the rows of a table and write it to a file.
 
 Numbers and true/false are used as they are, text becomes categories. An empty
-cell is a missing value, in CSV also NA, NaN and null: targets may be missing,
-features may not. After Ctrl-C the same command resumes where it stopped.
+cell is a missing value, in CSV also NA, NaN, null and what --na names: targets
+may be missing, features may not. After Ctrl-C the same command resumes where it
+stopped.
 """
 PREDICT = """Write a table of predictions, one row for each row of TABLE.
 
@@ -44,6 +47,9 @@ def read(arguments: Sequence[str] | None) -> argparse.Namespace:
     """The options, checked; a wrong command line ends the process with code 2."""
     parser = _parser()
     options = parser.parse_args(arguments)
+    if options.command != "info":
+        given = {name: getattr(options, name) for name in Reading._fields}
+        options.reading = Reading(**given | {"missing": tuple(options.missing)})
     if options.command == "train":
         if both := set(options.targets) & set(options.features or options.exclude):
             parser.error(f"{min(both)!r} is a target; it cannot be a feature or excluded as well")
@@ -73,7 +79,7 @@ def _parser() -> argparse.ArgumentParser:
 
 
 def _add_train(command: argparse.ArgumentParser) -> None:
-    command.add_argument("table", metavar="TABLE", type=pathlib.Path, help="a .csv or .parquet file")
+    _add_table(command, ["refuse", "skip"])
     command.add_argument("--targets", type=_names, required=True, metavar="a,b", help="columns to predict")
     chosen = command.add_mutually_exclusive_group()
     chosen.add_argument("--features", type=_names, metavar="x,y", help="columns to predict from; default: all others")
@@ -101,13 +107,13 @@ def _add_train(command: argparse.ArgumentParser) -> None:
 
 
 def _add_predict(command: argparse.ArgumentParser) -> None:
-    _add_model_and_table(command)
+    _add_model_and_table(command, ["refuse", "skip", "flag"])
     _add_output(command, "-o", "the table of predictions, .csv or .parquet", "--out")
     command.add_argument("--keep", type=_names, default=[], metavar="x,y", help="columns of TABLE to copy into it")
 
 
 def _add_evaluate(command: argparse.ArgumentParser) -> None:
-    _add_model_and_table(command)
+    _add_model_and_table(command, ["refuse", "skip"])
     command.add_argument("--report", type=pathlib.Path, metavar="REPORT.html", help="also write a report with figures")
     command.add_argument("--force", action="store_true", help="overwrite the report if it exists")
 
@@ -116,11 +122,35 @@ def _add_info(command: argparse.ArgumentParser) -> None:
     command.add_argument("model", metavar="MODEL", type=pathlib.Path, help="a file written by mder train")
 
 
-def _add_model_and_table(command: argparse.ArgumentParser) -> None:
+def _add_model_and_table(command: argparse.ArgumentParser, bad_rows: list[str]) -> None:
     _add_info(command)
-    command.add_argument("table", metavar="TABLE", type=pathlib.Path, help="a .csv or .parquet file")
+    _add_table(command, bad_rows)
     command.add_argument(
         "--coverage", type=_fraction, default=0.9, metavar="P", help="probability of the intervals (default 0.9)"
+    )
+
+
+def _add_table(command: argparse.ArgumentParser, bad_rows: list[str]) -> None:
+    command.add_argument("table", metavar="TABLE", type=pathlib.Path, help="a .csv, .tsv, .parquet or .feather file")
+    group = command.add_argument_group("how TABLE is written", "Determined from the start of the file, unless given.")
+    group.add_argument("--delimiter", type=_delimiter, metavar="C", help="character between the cells, or tab")
+    group.add_argument("--decimal", choices=[".", ","], metavar="MARK", help="decimal mark of the numbers: . or ,")
+    group.add_argument("--encoding", type=_encoding, metavar="NAME", help="of the text, such as utf-8 or latin-1")
+    group.add_argument(
+        "--na",
+        dest="missing",
+        type=_names,
+        action="extend",
+        default=[],
+        metavar="?,none",
+        help="further texts that mean a missing value; may be repeated",
+    )
+    flag = ", or predicted as empty cells with a column that says why" if "flag" in bad_rows else ""
+    group.add_argument(
+        "--bad-rows",
+        choices=bad_rows,
+        default="refuse",
+        help=f"rows with a wrong number of fields are refused (default), left out{flag}",
     )
 
 
@@ -138,6 +168,23 @@ def _names(text: str) -> list[str]:
     if twice:
         raise argparse.ArgumentTypeError(f"{twice[0]!r} is named twice")
     return names
+
+
+def _delimiter(text: str) -> str:
+    delimiter = {"tab": "\t", "\\t": "\t"}.get(text, text)
+    if len(delimiter) != 1 or delimiter in '"\r\n' or ord(delimiter) > 127:
+        raise argparse.ArgumentTypeError(f"expected one character such as ; or | or the word tab; got {text!r}")
+    return delimiter
+
+
+def _encoding(text: str) -> str:
+    try:
+        b"abcd".decode(text, "replace")
+    except (LookupError, ValueError):
+        raise argparse.ArgumentTypeError(
+            f"expected the name of an encoding such as utf-8, utf-16 or latin-1; got {text!r}"
+        ) from None
+    return text
 
 
 def _number(kind: type, low: float, high: float, rule: str) -> Callable[[str], Any]:

@@ -13,7 +13,7 @@ import pyarrow as pa
 
 from mder_jax.cli import _tables
 from mder_jax.cli._model import Result, load, shows_progress, used_features, with_unused
-from mder_jax.cli._rows import located
+from mder_jax.cli._rows import cells, located
 from mder_jax.cli._tables import Table, quoted
 
 UNLIKE = "outside"  # the column that names the columns in which a row is unlike those of training
@@ -24,16 +24,21 @@ def predict(options: argparse.Namespace) -> Result:
     if options.out.suffix.lower() not in (".csv", ".parquet"):
         raise ValueError(f"{options.out}: predictions go to a file that ends in .csv or .parquet")
     _tables.check_output(options.out, options.force)
-    table = _tables.open_table(options.table)
+    table = _tables.open_table(options.table, options.reading)
     _tables.require_columns(table, options.keep, "--keep")
     model, targets = load(options.model)
     features = used_features(table, model)
-    names = [*prediction_names(targets), UNLIKE]
+    flagged = options.reading.bad_rows == "flag"
+    names = [*prediction_names(targets), UNLIKE, *[_tables.REASON] * flagged]
     clash = [name for name in options.keep if name in names]
     if clash:
         raise ValueError(f"--keep {clash[0]}: the predictions have a column of this name")
     unlike: collections.Counter[str] = collections.Counter()
     batches = _predictions(model, features, targets, table, options, unlike)
+    if flagged:
+        for _ in table.blocks(features[:1]):  # finds the bad rows
+            pass
+        batches = _tables.with_bad_rows(batches, table.bad_rows)
     rows = _tables.write_table(options.out, _counted(batches) if shows_progress(options) else batches)
     if unlike:
         counts = ", ".join(f"{quoted(name)} in {count:,}" for name, count in unlike.most_common())
@@ -55,9 +60,11 @@ def _predictions(
     for block in table.blocks([*features, *(name for name in options.keep if name not in features)]):
         with located(table, lambda index, first=row: first + index), warnings.catch_warnings():
             warnings.simplefilter("ignore", UserWarning)  # said once, for all blocks
-            prediction = model.predict_all(with_unused(pa.table(block).select(features), model))
+            prediction = model.predict_all(with_unused(cells(table, block, features), model))
         lower, upper = prediction.interval(options.coverage)
         predicted = prediction_columns(targets, prediction.uncertainty(), lower, upper)
+        if options.out.suffix.lower() == ".csv":
+            predicted = {name: _tables.significant(values) for name, values in predicted.items()}
         unlike.update({name: int(rows.sum()) for name, rows in prediction.outside.items()})
         flags = {UNLIKE: _named(prediction.outside, block.num_rows)}
         yield pa.RecordBatch.from_pydict({name: block[name] for name in options.keep} | predicted | flags)
@@ -71,6 +78,12 @@ def _named(outside: dict[str, np.ndarray], rows: int) -> pa.Array:
         for row in np.flatnonzero(flagged):
             names[row] = f"{names[row]}; {name}" if names[row] else name
     return pa.array(names, pa.string())
+=======
+        predicted = prediction_columns(encoding.target_names, prediction.uncertainty(), lower, upper)
+        if options.out.suffix.lower() == ".csv":
+            predicted = {name: _tables.significant(values) for name, values in predicted.items()}
+        yield pa.RecordBatch.from_pydict({name: block.cells[name] for name in options.keep} | predicted)
+>>>>>>> files
 
 
 def _counted(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:

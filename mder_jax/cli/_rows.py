@@ -6,8 +6,9 @@ from typing import NamedTuple
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 
-from mder_jax.cli._tables import Table, TableError
+from mder_jax.cli._tables import Table, TableError, decimal_points
 from mder_jax.columns import CellError, read_targets
 
 
@@ -27,10 +28,10 @@ class Rows(NamedTuple):
 
 def read(table: Table, features: Sequence[str], targets: Sequence[str]) -> Rows:
     """All rows of a table."""
-    cells = pa.Table.from_batches(table.blocks([*features, *targets]))
+    whole = pa.Table.from_batches(table.blocks([*features, *targets]))
     with located(table):
-        Y = read_targets(cells.select(list(targets)))
-    return Rows(cells.select(list(features)), Y, np.arange(len(Y)), len(Y))
+        Y = read_targets(cells(table, whole, targets))
+    return Rows(cells(table, whole, features), Y, np.arange(len(Y)), len(Y))
 
 
 def sample(
@@ -45,7 +46,7 @@ def sample(
     pieces, places, index, total, candidates = [], [], [], 0, 0
     for block in table.blocks([*features, *targets]):
         with located(table, lambda row, first=total: first + row):
-            Y = read_targets(pa.table(block).select(list(targets)))
+            Y = read_targets(cells(table, block, targets))
         rows = np.flatnonzero(~np.isnan(Y).all(axis=1)) if with_target else np.arange(len(Y))
         number = np.arange(candidates, candidates + len(rows))
         place = np.where(number < size, number, rng.integers(0, number + 1))
@@ -58,11 +59,23 @@ def sample(
     place = np.concatenate(places)
     _, last = np.unique(place[::-1], return_index=True)  # a place holds the row that came last
     chosen = len(place) - 1 - last
-    cells = pa.Table.from_batches(pieces).take(pa.array(chosen))
+    whole = pa.Table.from_batches(pieces).take(pa.array(chosen))
     rows = np.concatenate(index)[chosen]
     with located(table, lambda row: int(rows[row])):
-        Y = read_targets(cells.select(list(targets)))
-    return Rows(cells.select(list(features)), Y, rows, total)
+        Y = read_targets(cells(table, whole, targets))
+    return Rows(cells(table, whole, features), Y, rows, total)
+
+
+def cells(table: Table, rows: pa.RecordBatch | pa.Table, names: Sequence[str]) -> pa.Table:
+    """Cells of these columns; text with decimal points, and null where the table says that a text means missing."""
+    return pa.table({name: _as_read(table, rows[name]) for name in names})
+
+
+def _as_read(table: Table, values: pa.Array | pa.ChunkedArray) -> pa.Array | pa.ChunkedArray:
+    if not (pa.types.is_string(values.type) or pa.types.is_large_string(values.type)):
+        return values
+    text = pc.utf8_trim_whitespace(values)
+    return decimal_points(table, pc.if_else(pc.is_in(text, pa.array(table.missing, text.type)), None, text))
 
 
 @contextlib.contextmanager

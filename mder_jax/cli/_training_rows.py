@@ -26,7 +26,7 @@ class TrainingRows(NamedTuple):
 
 def read(options: argparse.Namespace) -> TrainingRows:
     """Read the table, and the calibration table if there is one, and choose the rows."""
-    table = _tables.open_table(options.table)
+    table = _tables.open_table(options.table, options.reading)
     features = _feature_names(table, options)
     other = _calibration_table(options, features)
     whole = _rows.read(table, features, options.targets)
@@ -62,7 +62,7 @@ def _calibration_table(options: argparse.Namespace, features: list[str]) -> Tabl
     """The table that --calibrate names, if it does; it must not be the training table, nor a copy."""
     if not isinstance(options.calibrate, pathlib.Path):
         return None
-    other = _tables.open_table(options.calibrate)
+    other = _tables.open_table(options.calibrate, options.reading)
     if filecmp.cmp(options.table, other.path, shallow=False):
         same = "these are the rows to train on, whose errors are too small to calibrate with"
         raise ValueError(f"--calibrate {other.path}: {same}; give other rows, or a fraction such as 0.2")

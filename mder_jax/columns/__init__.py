@@ -5,8 +5,10 @@ later table, and tells how far its rows are from training.
 """
 
 from mder_jax.columns.column import Column
+from mder_jax.columns.complaints import CellError
 from mder_jax.columns.encoding import Encoded, Encoding
 from mder_jax.columns.leaks import leaks
 from mder_jax.columns.learning import learn
+from mder_jax.columns.targets import read_targets
 
-__all__ = ["Column", "Encoded", "Encoding", "leaks", "learn"]
+__all__ = ["CellError", "Column", "Encoded", "Encoding", "leaks", "learn", "read_targets"]

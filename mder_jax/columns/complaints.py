@@ -2,8 +2,54 @@
 
 import contextlib
 import warnings
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any
+
+
+class CellError(ValueError):
+    """Columns that cannot be used, with the reason for each and the row, from 0, of a cell that is wrong.
+
+    Args:
+      found: by the name of a column, the reason and the row; None if it is not about a row.
+
+    Example:
+      >>> from mder_jax import columns
+      >>> error = columns.CellError([("size", "holds inf", 4)])
+      >>> print(error)
+      column 'size' holds inf (row 4, counted from 0)
+      >>> print(error.located(lambda row: f"line {row + 2}"))
+      column 'size' holds inf (line 6)
+    """
+
+    def __init__(self, found: Sequence[tuple[str, str, int | None]]) -> None:
+        super().__init__(found)
+        self.found = list(found)
+
+    def located(self, place: Callable[[int], str]) -> str:
+        """The message, with the places of rows as this function names them.
+
+        Example:
+          >>> from mder_jax import columns
+          >>> print(columns.CellError([("size", "holds inf", 4)]).located(lambda row: f"line {row + 2}"))
+          column 'size' holds inf (line 6)
+        """
+        lines = [
+            f"column {quoted(name)} {reason}" + ("" if row is None else f" ({place(row)})")
+            for name, reason, row in self.found
+        ]
+        start = f"{len(lines)} columns cannot be used:\n  " if len(lines) > 1 else ""
+        return start + "\n  ".join(lines)
+
+    def __str__(self) -> str:
+        return self.located(lambda row: f"row {row}, counted from 0")
+
+
+class WrongCell(ValueError):
+    """A cell of a column that is wrong, in this row, from 0."""
+
+    def __init__(self, reason: str, row: int) -> None:
+        super().__init__(reason)
+        self.row = row
 
 
 class Complaints:
@@ -23,10 +69,10 @@ class Complaints:
     def raise_all(self) -> None:
         """Raise one error that lists every column: a TypeError if one of them is."""
         if self._found:
-            kind = TypeError if any(isinstance(error, TypeError) for _, error in self._found) else ValueError
-            lines = [f"column {quoted(name)} {error}" for name, error in self._found]
-            start = f"{len(lines)} columns cannot be used:\n  " if len(lines) > 1 else ""
-            raise kind(start + "\n  ".join(lines)) from self._found[0][1]
+            error = CellError([(name, str(one), getattr(one, "row", None)) for name, one in self._found])
+            if any(isinstance(one, TypeError) for _, one in self._found):
+                raise TypeError(str(error)) from self._found[0][1]
+            raise error from self._found[0][1]
 
 
 def warn(message: str) -> None:

@@ -6,6 +6,8 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from mder_jax.columns.complaints import WrongCell
+
 DAY = 86_400.0
 YEAR = 365.2425 * DAY
 SEASONAL = 60 * DAY  # a column that spans more has a season
@@ -151,7 +153,7 @@ def check_calendar(seconds: np.ndarray) -> None:
     wrong = (seconds < first) | (seconds > last + DAY)
     if wrong.any():
         row = int(wrong.argmax())
-        raise ValueError(f"row {row} (counted from 0) has a date before the year 1 or after 9999")
+        raise WrongCell("has a date before the year 1 or after 9999", row)
 
 
 def described(value: float, part: str) -> str:
