@@ -25,7 +25,7 @@ def evaluate(options: argparse.Namespace) -> Result:
     data = sample(table, used_features(table, model), names, MOST_ROWS)
     if np.isnan(data.Y).all():
         raise ValueError(f"{table.path}: no target has a value in any row")
-    with located(table, lambda row: int(data.index[row])):
+    with located(table, data.row_index):
         prediction = model.predict_all(with_unused(data.features, model))
     trained = _trained_rows(model, prediction.encoded.X, data.Y)
     if trained:
@@ -58,7 +58,7 @@ def evaluate(options: argparse.Namespace) -> Result:
                 uncertainty=prediction.uncertainty(),
                 lower=interval.lower,
                 upper=interval.upper,
-                rows=list(data.index + 1),
+                rows=list(data.row_index + 1),
             )
             write_whole(options.report, page.encode())
     intervals = {"coverage": np.asarray(inside.coverage), "standard_error": np.asarray(inside.standard_error)}

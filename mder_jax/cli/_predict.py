@@ -58,7 +58,7 @@ def _predictions(
     """The predictions in blocks; columns in which rows are unlike those of training are counted in `unlike`."""
     row = 0
     for block in table.blocks([*features, *(name for name in options.keep if name not in features)]):
-        with located(table, lambda index, first=row: first + index), warnings.catch_warnings():
+        with located(table, first_row=row), warnings.catch_warnings():
             warnings.simplefilter("ignore", UserWarning)  # said once, for all blocks
             prediction = model.predict_all(with_unused(cells(table, block, features), model))
         lower, upper = prediction.interval(options.coverage)
@@ -78,12 +78,6 @@ def _named(outside: dict[str, np.ndarray], rows: int) -> pa.Array:
         for row in np.flatnonzero(flagged):
             names[row] = f"{names[row]}; {name}" if names[row] else name
     return pa.array(names, pa.string())
-=======
-        predicted = prediction_columns(encoding.target_names, prediction.uncertainty(), lower, upper)
-        if options.out.suffix.lower() == ".csv":
-            predicted = {name: _tables.significant(values) for name, values in predicted.items()}
-        yield pa.RecordBatch.from_pydict({name: block.cells[name] for name in options.keep} | predicted)
->>>>>>> files
 
 
 def _counted(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:

@@ -1,7 +1,7 @@
 """Rows of a table file: the cells of the features as they are, and the targets as numbers."""
 
 import contextlib
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
 import numpy as np
@@ -17,13 +17,13 @@ class Rows(NamedTuple):
 
     features: pa.Table
     Y: np.ndarray
-    index: np.ndarray
+    row_index: np.ndarray
     total: int
 
     def take(self, rows: np.ndarray) -> "Rows":
         """Some of the rows: a mask or indices."""
         chosen = np.flatnonzero(rows) if rows.dtype == bool else rows
-        return Rows(self.features.take(pa.array(chosen)), self.Y[chosen], self.index[chosen], self.total)
+        return Rows(self.features.take(pa.array(chosen)), self.Y[chosen], self.row_index[chosen], self.total)
 
 
 def read(table: Table, features: Sequence[str], targets: Sequence[str]) -> Rows:
@@ -45,7 +45,7 @@ def sample(
     rng = np.random.default_rng(seed)
     pieces, places, index, total, candidates = [], [], [], 0, 0
     for block in table.blocks([*features, *targets]):
-        with located(table, lambda row, first=total: first + row):
+        with located(table, first_row=total):
             Y = read_targets(cells(table, block, targets))
         rows = np.flatnonzero(~np.isnan(Y).all(axis=1)) if with_target else np.arange(len(Y))
         number = np.arange(candidates, candidates + len(rows))
@@ -61,7 +61,7 @@ def sample(
     chosen = len(place) - 1 - last
     whole = pa.Table.from_batches(pieces).take(pa.array(chosen))
     rows = np.concatenate(index)[chosen]
-    with located(table, lambda row: int(rows[row])):
+    with located(table, rows):
         Y = read_targets(cells(table, whole, targets))
     return Rows(cells(table, whole, features), Y, rows, total)
 
@@ -79,9 +79,16 @@ def _as_read(table: Table, values: pa.Array | pa.ChunkedArray) -> pa.Array | pa.
 
 
 @contextlib.contextmanager
-def located(table: Table, index: Callable[[int], int] = int) -> Iterator[None]:
-    """What is wrong with a cell is said with the file and its line; `index(row)` is the row of the file, from 0."""
+def located(table: Table, rows: np.ndarray | None = None, first_row: int = 0) -> Iterator[None]:
+    """What is wrong with a cell is said with the file and its line.
+
+    Row i is row `rows[i]` of the file, or i rows after its row `first_row`.
+    """
+
+    def place(row: int) -> str:
+        return table.place(first_row + row if rows is None else int(rows[row]))
+
     try:
         yield
     except CellError as error:
-        raise TableError(f"{table.path}: {error.located(lambda row: table.place(index(row)))}") from None
+        raise TableError(f"{table.path}: {error.located(place)}") from None

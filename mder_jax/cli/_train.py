@@ -23,7 +23,7 @@ def train(options: argparse.Namespace) -> Result:
     data = _training_rows.read(options)
     rows, held_out = data.rows, data.calibration
     model = regressor()(**_settings(options))
-    with _checkpoint(options) as directory, located(data.table, lambda row: int(rows.index[row])):
+    with _checkpoint(options) as directory, located(data.table, rows.row_index):
         model.fit(rows.features, rows.Y, checkpoint=directory, target_names=options.targets)
         if held_out is not None:
             _calibrate(model, held_out, options.out)

@@ -75,7 +75,7 @@ def check_targets(table: Table, names: Sequence[str], Y: np.ndarray, which: str 
     n = len(names)
     start, known = f"{table.path}: target", ~np.isnan(Y)
     for target in np.flatnonzero(~known.any(axis=0)):
-        raise TableError(f"{start} {quoted(names[target])} has no value in any row{which}")
+        raise TableError(f"{start} {quoted(names[int(target)])} has no value in any row{which}")
     if len(Y) <= n:
         rows = f"1 row with a target{which} is" if len(Y) == 1 else f"{len(Y)} rows with a target{which} are"
         raise TableError(f"{table.path}: {rows} too few for {n} target{'s' * (n > 1)}; at least {n + 1} are needed")

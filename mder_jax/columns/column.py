@@ -8,7 +8,6 @@ from mder_jax.columns.ranges import LARGEST, Range
 KINDS = ("number", "boolean", "date", "clock", "category")
 PARTS = {"year": 1, "season": 2, "hour": 1, "clock": 2}  # of times, and how many numbers each is
 ORDERS = ("ymd", "dmy", "mdy")
-ONE_HOT = 12  # most slots of a category that are columns of 0 and 1 each; more are one column of indices
 
 
 class Column(NamedTuple):
@@ -26,6 +25,7 @@ class Column(NamedTuple):
       parts: of times: "year", "season", "hour", "clock".
       levels: of a category.
       other: whether training had further levels that were put together.
+      embedded: whether a category is one column of indices in X, not one column of 0 and 1 for each slot.
 
     Example:
       >>> from mder_jax import columns
@@ -46,6 +46,7 @@ class Column(NamedTuple):
     parts: tuple[str, ...] = ()
     levels: tuple[str, ...] = ()
     other: bool = False
+    embedded: bool = False
 
     @property
     def width(self) -> int:
@@ -62,15 +63,14 @@ class Column(NamedTuple):
 
     @property
     def indices(self) -> int:
-        """Of a category with more than 12 slots, which is one column of X: the number of its indices; 0 otherwise.
+        """The number of indices of an embedded category, of which 0 is "other"; 0 for any other column.
 
         Example:
           >>> from mder_jax import columns
-          >>> columns.Column("letter", 0, "category", levels=tuple("abcdefghijklm")).indices
+          >>> columns.Column("letter", 0, "category", levels=tuple("abcdefghijklm"), embedded=True).indices
           14
         """
-        slots = len(self.levels) + self.gaps + self.other
-        return len(self.levels) + self.gaps + 1 if slots > ONE_HOT else 0
+        return len(self.levels) + self.gaps + 1 if self.embedded else 0
 
 
 def column_from_json(value: Any, table_width: int) -> Column:
@@ -82,7 +82,7 @@ def column_from_json(value: Any, table_width: int) -> Column:
     _require(type(position) is int and 0 <= position < table_width, "position", value)
     for name, allowed in (("kind", KINDS), ("decimal", (".", ",")), ("order", ORDERS)):
         _require(isinstance(value[name], str) and value[name] in allowed, name, value)
-    for name in ("gaps", "indicator", "other"):
+    for name in ("gaps", "indicator", "other", "embedded"):
         _require(type(value[name]) is bool, name, value)
     for name in ("levels", "parts"):
         _require(_distinct_texts(value[name]), name, value)
@@ -94,6 +94,7 @@ def column_from_json(value: Any, table_width: int) -> Column:
     _require(bool(column.parts) == (column.kind in ("date", "clock")), "parts", value)
     _require(len(column.ranges) == numbers, "ranges", value)
     _require(column.gaps or not column.indicator, "indicator", value)
+    _require(column.kind == "category" or not column.embedded, "embedded", value)
     _require(column.width > 0 and (column.kind == "category") == bool(column.levels), "levels", value)
     return column
 

@@ -9,7 +9,7 @@ from mder_jax.columns.column import PARTS, Column
 from mder_jax.columns.complaints import quoted, share
 from mder_jax.columns.reading import Values
 
-OF_GAP, OF_OTHER, OF_UNSEEN = 0.25, 0.25, 1.0  # novelty
+OF_GAP, OF_OTHER, OF_UNSEEN = 0.1, 0.05, 1.0  # novelty
 WORTH_SAYING = 0.4**4  # novelty of a number that is beyond its range by a tenth of the width
 
 

@@ -17,12 +17,14 @@ from mder_jax.columns.ranges import Range
 from mder_jax.columns.reading import features, parse_text
 
 FEW_NUMBERS = 30  # different numbers that may be categories if there are words too: sizes, floors, years
+ONE_HOT = 12  # most slots of a category that are columns of 0 and 1 each; more are one column of indices
 CODES = 10  # the same if hardly any cell is a word
 SLIPS = 0.1  # the largest fraction of cells that are text by mistake
 FEW_ROWS, MOST_ALONE = 20, 0.8  # rows that may all have different texts, and the largest such fraction of more rows
 COUNTER = re.compile(
     r"|#|((row|case|obs|record)[ _.]?)?(id|index|idx|no|nr|num|number)\.?|row([ _.]?names?)?|x1|unnamed.*|__index_.*"
 )
+MOST_RARE = 0.5  # largest fraction of rows with a rare text in a category
 CONSTANT = "the same in every row"
 
 
@@ -234,14 +236,17 @@ def _of_category(column: Column, cells: Cells, note: str = "") -> Found:
 
     text = arrow.as_text(cells)
     levels, other = categories.choose(text)
-    column = column._replace(levels=levels, other=other, gaps=bool(text.missing.any()))
+    gaps = bool(text.missing.any())
+    embedded = len(levels) + other + gaps > ONE_HOT
+    column = column._replace(levels=levels, other=other, gaps=gaps, embedded=embedded)
     if not len(text.distinct):
         return Found(column, text.values, "no value in any row")
-    if not levels:
-        return Found(column, text.values, f"no text occurs {categories.RARE} times")
-    if len(levels) + other + column.gaps == 1 and len(text.values) > 1:
+    index = categories.index(text, levels)
+    if (index == categories.UNSEEN).sum() > MOST_RARE * len(index):
+        return Found(column, text.values, "text that is rare in most rows")
+    if len(levels) + other + gaps == 1 and len(text.values) > 1:
         return Found(column, text.values, CONSTANT)
-    return Found(column, categories.index(text, levels), note=note)
+    return Found(column, index, note=note)
 
 
 def _without_counters(frame: Frame, found: list[Found]) -> list[Found]:

@@ -80,7 +80,9 @@ def checked_inputs(model: Any, X: Any, reset: bool = False) -> Any:
     if not hasattr(X, "columns") and not hasattr(X, "column_names"):
         X = X if hasattr(X, "shape") else _stacked(X)
         if getattr(X.dtype, "kind", "") not in "OUST":
-            return validate_data(model, X, dtype=(np.float64, np.float32), order="C", ensure_all_finite=False, reset=reset)
+            return validate_data(
+                model, X, dtype=(np.float64, np.float32), order="C", ensure_all_finite=False, reset=reset
+            )
         check_array(np.zeros(X.shape))  # raises unless there are two axes, with rows and columns
     validate_data(model, X, skip_check_array=True, reset=reset)
     return X
@@ -95,9 +97,7 @@ def _stacked(rows: Any) -> np.ndarray:
     return np.asarray(rows, dtype=object) if array.dtype.kind in "US" else array
 
 
-def checked_table(
-    model: Any, X: Any, y: Any, reset: bool = False
-) -> tuple[Any, np.ndarray, bool, list[str] | None]:
+def checked_table(model: Any, X: Any, y: Any, reset: bool = False) -> tuple[Any, np.ndarray, bool, list[str] | None]:
     """X as above, Y as (N, n) floats, whether y was (N,), and the names of its columns; `reset` as above."""
     if y is None:
         raise ValueError(f"{type(model).__name__} requires y to be passed, but the target y is None")

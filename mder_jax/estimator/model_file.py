@@ -17,6 +17,8 @@ from mder_jax import persistence
 from mder_jax._checks import doubles, is_integer
 from mder_jax._files import write_whole
 from mder_jax.calibration import Scale
+from mder_jax.columns import Column, Encoding
+from mder_jax.columns.ranges import LARGEST, Range
 from mder_jax.estimator import _calibration
 from mder_jax.estimator._held_out import HeldOut
 from mder_jax.estimator._predicted_rows import mixture_moments
@@ -119,15 +121,16 @@ def _restored(cls: type, document: dict[str, Any], arrays: dict[str, np.ndarray]
     within, between = map(float, document["scale"])
     if not (0 < within < math.inf and 0 < between < math.inf):
         raise ModelFileError(f"factors on a covariance must be positive numbers; got {document['scale']}")
+    model.encoding_ = _encoding(document, design, inputs)
     params = _params(arrays, design, document["members"])
     model.predictor_ = Predictor(design, params, inputs, targets, Scale(within, between))
     model.calibration_ = None
     if document["calibration"] is not None:
         model.calibration_ = _calibration.from_document(document["calibration"], arrays, design.targets)
-    for name, value in _fitted(document["fitted"], design).items():
+    for name, value in _fitted(document["fitted"], design, model.encoding_).items():
         setattr(model, name, value)
-    if _names("feature_names", document["feature_names"], design.inputs) is not None:
-        model.feature_names_in_ = np.array(document["feature_names"], dtype=object)
+    if model.encoding_.names is not None:
+        model.feature_names_in_ = np.array(model.encoding_.names, dtype=object)
     for name in CURVES:
         setattr(model, name, arrays.get(name))
     if not isinstance(document["extra"], dict):
@@ -136,6 +139,33 @@ def _restored(cls: type, document: dict[str, Any], arrays: dict[str, np.ndarray]
     model.trained_rows_ = _trained_rows(document.get("trained_rows"), arrays, design)
     model.held_out_ = _held_out_rows(arrays, document["members"])
     return model
+
+
+def _encoding(document: dict[str, Any], design: Design, inputs: Standardizer) -> Encoding:
+    """How the columns of a table become the inputs of the networks."""
+    stored = document.get("encoding")
+    found = Encoding.from_json(stored) if stored is not None else _encoding_of_version_0_1_0(document, inputs)
+    if (found.width, found.embedded) != (design.inputs, design.embedded):
+        raise ModelFileError(f"columns that become {found.width} numbers do not fit {design.inputs} inputs")
+    return found
+
+
+def _encoding_of_version_0_1_0(document: dict[str, Any], inputs: Standardizer) -> Encoding:
+    """Numbers and categories without gaps; their ranges are not known, so that no value is outside."""
+    size = len(inputs.mean)
+    names = _names("feature_names", document["feature_names"], size)
+    plain = [{"name": name, "kind": "number", "categories": []} for name in names or [f"x{j}" for j in range(size)]]
+    features = document["extra"].get("encoding", {}).get("features", plain)
+    columns, start = [], 0
+    for position, fields in enumerate(features):
+        levels = tuple(map(str, fields["categories"]))
+        column = Column(str(fields["name"]), position, str(fields["kind"]), levels=levels)
+        if column.kind != "category":
+            column = column._replace(ranges=(Range(-LARGEST, LARGEST, float(inputs.mean[start])),))
+        columns.append(column)
+        start += column.width
+    named = names is not None or features is not plain
+    return Encoding(tuple(columns), (), [column.name for column in columns] if named else None, len(columns))
 
 
 def _held_out_rows(arrays: dict[str, np.ndarray], members: int) -> HeldOut | None:
@@ -171,16 +201,17 @@ def _trained_rows(fields: dict[str, Any] | None, arrays: dict[str, np.ndarray], 
     return found
 
 
-def _fitted(fields: dict[str, Any], design: Design) -> dict[str, Any]:
+def _fitted(fields: dict[str, Any], design: Design, encoding: Encoding) -> dict[str, Any]:
     """The attributes of the fit, if they agree with the networks."""
     found = {name: fields[name] for name in FITTED}
     _names("target_names_", found["target_names_"], design.targets)
-    sizes = (found["n_features_in_"], found["n_outputs_"])
-    if sizes != (design.inputs, design.targets) or found["flat_"] not in (False, design.targets == 1):
-        raise ModelFileError(f"a fit with {design.inputs} inputs and {design.targets} targets did not leave {found}")
+    if found["n_outputs_"] != design.targets or found["flat_"] not in (False, design.targets == 1):
+        raise ModelFileError(f"a fit with {design.targets} targets did not leave {found}")
+    if not is_integer(found["n_features_in_"]):
+        raise ModelFileError(f"the number of features must be an integer; got {found['n_features_in_']!r:.60}")
     if not all(is_integer(found[name]) for name in ("n_iter_", "n_rows_")):
         raise ModelFileError(f"epochs and rows must be integers; got {found['n_iter_']!r} and {found['n_rows_']!r}")
-    return found | {"flat_": bool(found["flat_"])}
+    return found | {"flat_": bool(found["flat_"]), "n_features_in_": encoding.table_width}
 
 
 def _names(what: str, names: Any, count: int) -> Any:

@@ -1,6 +1,7 @@
 """Networks as pairs of pure functions, and adapters for Flax modules; the trainer knows nothing else."""
 
 import inspect
+import operator
 from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
@@ -82,10 +83,7 @@ def mlp(
         raise ValueError(f"activation must be one of {', '.join(ACTIVATIONS)}; got {activation!r:.60}")
     dropout = plain_probability("dropout", dropout, "[)")
     _check_functions(link=link, kernel_init=kernel_init, bias_init=bias_init)
-    pairs = tuple(tuple(pair) for pair in embedded)
-    if not all(len(pair) == 2 and all(map(is_integer, pair)) and pair[0] >= 0 and pair[1] >= 1 for pair in pairs):
-        raise ValueError(f"embedded must be pairs (column, levels) of integers, levels above 0; got {embedded!r:.60}")
-    module = MLP(tuple(sizes), ACTIVATIONS[activation], dropout, kernel_init, bias_init, pairs)
+    module = MLP(tuple(sizes), ACTIVATIONS[activation], dropout, kernel_init, bias_init, _checked_pairs(embedded))
 
     def apply(params: Any, x: Array) -> Any:
         return _linked(link, module.apply({"params": params}, x))
@@ -192,6 +190,16 @@ def from_nnx(make_module: Callable[[Any], Any], link: Callable[[Any], Any] | Non
         return _linked(link, module(x))
 
     return Network(init, apply, train)
+
+
+def _checked_pairs(embedded: Any) -> tuple[tuple[int, int], ...]:
+    try:
+        pairs = tuple((operator.index(column), operator.index(levels)) for column, levels in embedded)
+    except (TypeError, ValueError):
+        pairs = ((-1, 0),)
+    if not all(column >= 0 and levels >= 1 for column, levels in pairs):
+        raise ValueError(f"embedded must be pairs (column, levels) of integers, levels above 0; got {embedded!r:.60}")
+    return pairs
 
 
 def _check_functions(**functions: Any) -> None:
