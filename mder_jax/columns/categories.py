@@ -16,10 +16,15 @@ UNSEEN, GAP = -1, -2
 def choose(text: Cells) -> tuple[tuple[str, ...], bool]:
     """The sorted levels of a training column, and whether some of its texts are "other": rare ones, or too many."""
     counts = np.bincount(text.values[text.values >= 0], minlength=len(text.distinct))
-    frequent = np.flatnonzero(counts >= (RARE if len(text.values) >= ENOUGH_ROWS else 1))
+    frequent = np.flatnonzero(~rare(counts, len(text.values)))
     frequent = frequent[np.argsort(-counts[frequent], kind="stable")][:MOST_LEVELS]
     own = set(plain(text.distinct.take(pa.array(frequent))).to_pylist())
     return tuple(sorted(own)), len(frequent) < len(counts)
+
+
+def rare(counts: np.ndarray, rows: int) -> np.ndarray:
+    """Which levels are too rare to learn from in a table of so many rows, (k,) bool."""
+    return counts < (RARE if rows >= ENOUGH_ROWS else 1)
 
 
 def plain(distinct: pa.Array) -> pa.Array:

@@ -1,6 +1,5 @@
 """What is learnt about one column of a table."""
 
-import math
 from typing import Any, NamedTuple
 
 from mder_jax.columns.ranges import LARGEST, Range
@@ -112,4 +111,4 @@ def _is_range(value: Any) -> bool:
     if not isinstance(value, list) or len(value) != 3 or not all(type(limit) in (int, float) for limit in value):
         return False
     low, high, fill = value
-    return all(math.isfinite(limit) and abs(limit) <= LARGEST for limit in value) and low <= fill <= high
+    return all(abs(limit) <= LARGEST for limit in value) and low <= fill <= high

@@ -20,7 +20,8 @@ FEW_NUMBERS = 30  # different numbers that may be categories if there are words 
 ONE_HOT = 12  # most slots of a category that are columns of 0 and 1 each; more are one column of indices
 CODES = 10  # the same if hardly any cell is a word
 SLIPS = 0.1  # the largest fraction of cells that are text by mistake
-FEW_ROWS, MOST_ALONE = 20, 0.8  # rows that may all have different texts, and the largest such fraction of more rows
+FEW_ROWS = 20  # that may all have different texts
+MOST_ALONE, MOST_RARE = 0.8, 0.5  # of more rows: the largest fractions with a text that occurs once, or is rare
 COUNTER = re.compile(
     r"|#|((row|case|obs|record)[ _.]?)?(id|index|idx|no|nr|num|number)\.?|row([ _.]?names?)?|x1|unnamed.*|__index_.*"
 )
@@ -169,9 +170,13 @@ class _Survey(NamedTuple):
         slips = different > CODES and others.sum() <= SLIPS * self.counts.sum() and (others == 1).all()
         return bool(self.many_numbers() and (not self.word.any() or different > FEW_NUMBERS or slips))
 
-    def is_of_names(self) -> bool:
-        """Whether most rows have a text that no other row has, as identifiers, names and remarks do."""
-        return self.counts.sum() > FEW_ROWS and (self.counts == 1).sum() > MOST_ALONE * self.counts.sum()
+    def is_of_names(self, rows: int) -> bool:
+        """Whether most rows have a text that hardly any other row has, as identifiers, names and remarks do."""
+        from mder_jax.columns.categories import rare
+
+        texts, alone = self.counts.sum(), (self.counts == 1).sum()
+        seldom = self.counts[rare(self.counts, rows)].sum()
+        return bool(texts > FEW_ROWS and (alone > MOST_ALONE * texts or seldom > MOST_RARE * texts))
 
 
 def _of_text(frame: Frame, column: Column, cells: Cells) -> Found:
@@ -196,7 +201,7 @@ def _of_text(frame: Frame, column: Column, cells: Cells) -> Found:
                 order, guessed = dates.order_of(distinct)
     column = column._replace(kind=kind, decimal=decimal, order=order)
     if kind == "category":
-        if survey.is_of_names():
+        if survey.is_of_names(frame.rows):
             return Found(column, cells.values, "text that is different in most rows")
         return _of_category(column, cells, _note_of_mixture(column, cells, survey))
     parsed = parse_text(column, distinct)
