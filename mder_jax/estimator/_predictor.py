@@ -12,6 +12,7 @@ from mder_jax.calibration import Scale
 from mder_jax.ensemble.forward import Forward
 from mder_jax.estimator._predicted_rows import BLOCK, PredictedRows, swapped
 from mder_jax.estimator._standardizer import Standardizer
+from mder_jax.estimator.target_transforms import TargetTransforms
 from mder_jax.links import niw_link, num_outputs
 from mder_jax.networks import Network, mlp
 
@@ -43,7 +44,7 @@ class Design(NamedTuple):
 class Predictor:
     """The stacked parameters of all members, standardisers of X and Y, and factors on the predictive covariance.
 
-    Arrays are numpy's.
+    With a `transform` the standardiser is of the transformed targets. Arrays are numpy's.
     """
 
     design: Design
@@ -51,6 +52,7 @@ class Predictor:
     inputs: Standardizer
     targets: Standardizer
     scale: Scale
+    transform: TargetTransforms | None = None
 
     @property
     def members(self) -> int:
@@ -76,4 +78,4 @@ class Predictor:
         """Predictions for X, (N, d); with `keep` the networks run now and their outputs are kept, else at each use."""
         z = self.inputs.forward(X)
         outputs = swapped(self.forward(z, BLOCK)) if keep else None
-        return PredictedRows(self.forward, z, outputs, self.targets, self.scale, **options)
+        return PredictedRows(self.forward, z, outputs, self.targets, self.scale, transform=self.transform, **options)

@@ -260,7 +260,7 @@ KINDS = {
     "X": TABLE, "Y": TABLE, "MDERRegressor.y": TABLE, "MDERRegressor.self": lambda rng, axes: copy.copy(fitted()),
     "return_std": FLAG, "return_cov": one_of(False), "quantiles": one_of((0.1, 0.9), [0.5]), "n_samples": TWO,
     "random_state": one_of(0), "sample_weight": numbers("+N"), "extra": one_of({"a": [1]}), "checkpoint": NONE,
-    "target_names": NONE, "on_interrupt": one_of("return", "raise"),
+    "target_names": NONE, "target_transform": NONE, "transformed": FLAG, "on_interrupt": one_of("return", "raise"),
     "kind": one_of("calibration", "pit", "predicted_observed", "sparsification", "ellipses"), "directory": NONE,
     "Prediction.self": lambda rng, axes: fitted().predict_all(np.ones((6, 2))),
     "Region.self": built(Region, numbers("Nn"), triangular("Nnn"), numbers("+N")), "path": one_of("model.mder"),
