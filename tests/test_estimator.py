@@ -141,10 +141,32 @@ def test_intervals_and_regions_hold_what_they_say(model):
     held = np.stack([region.contains(draws[..., k]) for k in range(200)])
     assert abs(held.mean() - 0.8) < 0.02  # the radius itself is a quantile of 2000 draws
     np.testing.assert_allclose(region.scale_tril @ region.scale_tril.swapaxes(1, 2), model.predict_uncertainty(X).total)
-    with pytest.raises(ValueError, match=r"missing target in 1 of 50 rows, first in row 3; give complete rows"):
-        region.contains(np.where(np.arange(50)[:, None] == 3, np.nan, region.centre))
+    partly = np.stack([np.where([True, False], np.nan, draws[..., k]) for k in range(200)])
+    assert region.contains(partly).mean() > held.mean()  # the ellipsoid's shadow holds more
     disc = np.exp(Region(np.zeros((1, 2)), np.eye(2)[None], np.ones(1)).log_volume())
     np.testing.assert_allclose(disc, np.pi)
+
+
+def test_regions_of_rows_with_missing_targets_are_those_of_the_others():
+    random = np.random.default_rng(0)
+    C = np.tril(random.normal(size=(4, 3, 3))) + 2 * np.eye(3)
+    y, centre = random.normal(size=(2, 4, 3))
+    region = Region(centre, C, np.full(4, 1.2))
+    for gone in ([0], [1], [2], [0, 2], [0, 1]):
+        holes, kept = y.copy(), [j for j in range(3) if j not in gone]
+        holes[1:, gone] = np.nan  # the first row is complete
+        part = (C @ np.swapaxes(C, 1, 2))[:, kept][:, :, kept]
+        d = (y - centre)[:, kept]
+        expected = np.sqrt(np.einsum("ni,nij,nj->n", d, np.linalg.inv(part), d))
+        found = region.distance(holes)
+        np.testing.assert_allclose(found[1:], expected[1:], rtol=1e-10)
+        assert found[0] == region.distance(y)[0] and (found <= region.distance(y) + 1e-12).all()
+        np.testing.assert_array_equal(region.contains(holes), found <= 1.2)
+        several = region.distance(np.stack([y, holes]))
+        np.testing.assert_allclose(several, [region.distance(y), found], rtol=1e-12)
+    nothing = np.where(np.arange(4)[:, None] == 2, np.nan, y)
+    assert np.isnan(region.distance(nothing)).tolist() == [False, False, True, False]
+    assert region.contains(nothing)[2] and not Region(centre, C, np.full(4, 1e-9)).contains(nothing)[[0, 1, 3]].any()
 
 
 @pytest.mark.slow

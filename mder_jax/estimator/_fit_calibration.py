@@ -114,7 +114,7 @@ def row_scores(rows: PredictedRows, Y: np.ndarray, resolution: float = RESOLUTIO
     single = (np.abs(Y - parts.mean) + resolution * unit) / parts.std * (1 + resolution)
     joint = np.full(len(Y), np.nan)
     if complete.any():
-        region = Region(*(part[complete] for part in ellipsoids(parts)))
+        region = Region(*(part[complete] for part in ellipsoids(parts)[:3]))
         unresolved = np.linalg.norm(np.linalg.solve(region.scale_tril, np.diag(unit)[None]), axis=(1, 2))
         rounding = Y.shape[1] / 2 * ROUNDING * unresolved**2 if resolution else 0.0
         distance = region.distance(Y[complete]) * (1 + rounding)

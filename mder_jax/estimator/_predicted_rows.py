@@ -17,13 +17,14 @@ from jax import Array
 
 from mder_jax import linalg
 from mder_jax._blocks import map_host_blocks
-from mder_jax._checks import doubles, plain_probability
+from mder_jax._checks import doubles, flag, plain_probability
 from mder_jax.calibration import Scale, rescale
 from mder_jax.columns import Encoded
 from mder_jax.ensemble.forward import Forward
 from mder_jax.estimator._calibration import Calibration
-from mder_jax.estimator._standardizer import Standardizer
-from mder_jax.estimator.results import Region, Uncertainty
+from mder_jax.estimator._standardizer import QUIET, Standardizer
+from mder_jax.estimator.results import Region, Transformed, Uncertainty
+from mder_jax.estimator.target_transforms import FOLDED, FORMULAS, NamedMap, TargetTransforms, folded_moments
 from mder_jax.mixture import Mixture, points_of_tail, radius_of_tail
 from mder_jax.niw import NIW, aleatoric
 from mder_jax.student_t import Interval, StudentT
@@ -32,6 +33,8 @@ from mder_jax.student_t import Interval, StudentT
 BLOCK = 1024
 # The largest number of values drawn at once.
 SAMPLED = 1 << 22
+# Rows of which moments of transformed targets are computed at once.
+FOLDED_ROWS = 256
 
 
 def with_novelty(members: NIW, novelty: Array) -> NIW:
@@ -64,6 +67,36 @@ def mixture_moments(niw: NIW, scale: Scale) -> tuple[Array, ...]:
 
 def _quantiles(niw: NIW, scale: Scale, tails: Array, signs: Array) -> Array:
     return jnp.moveaxis(points_of_tail(_mixture(niw, scale), tails, signs), 0, -1)
+
+
+def _marginals(niw: NIW, scale: Scale) -> tuple[Array, Array, Array]:
+    """Location, (N, M, n), scale, (N, M, n), and degrees of freedom, (N, M), of the members' t of each target."""
+    t = _mixture(niw, scale).components()
+    loc, width, df = (jnp.moveaxis(part, 0, 1) for part in (t.loc, t.marginal_scale(), t.df))
+    return loc, width, df
+
+
+def traced_moments(
+    transform: TargetTransforms, niw: NIW, scale: Scale, units: tuple[Any, Any], learned: tuple[Array, Array]
+) -> tuple[Array, Array]:
+    """Mean and standard deviation in original units, (N, n) both, in a traced program and its precision.
+
+    `units` are mean and std of the standardiser, `learned` are the moments of transformed targets.
+    """
+    mixture, (centre, unit) = _mixture(niw, scale), units
+    tails = jnp.full(2, FOLDED, niw.mu.dtype)
+    ends = points_of_tail(mixture, tails, jnp.array([-1.0, 1.0], tails.dtype))
+    t = mixture.components()
+    loc, width, df = t.loc, t.marginal_scale(), t.df
+    columns = []
+    for j, each in enumerate(transform.maps):
+        if not isinstance(each, NamedMap):
+            columns.append((learned[0][:, j], learned[1][:, j]))
+            continue
+        marginal = (centre[j] + unit[j] * loc[..., j], unit[j] * width[..., j], df, centre[j] + unit[j] * ends[..., j])
+        columns.append(folded_moments(*marginal, functools.partial(FORMULAS[each.name].back, jnp), jnp))
+    mean, std = (jnp.stack(part, axis=-1) for part in zip(*columns, strict=True))
+    return mean, std
 
 
 def _log_prob(niw: NIW, y: Array, scale: Scale) -> Array:
@@ -107,6 +140,8 @@ class PredictedRows:
       calibration: conformal scores, if there are any.
       flat: whether y of the fit was one-dimensional; then results have no axis of targets.
       names: of the targets, for messages.
+      transform: of the targets, or None. The networks, the standardiser and calibration know transformed targets;
+        results are in original units.
       novelty: of each row, (N,), 0 or more: how far it is from what the networks have seen; see `with_novelty`.
     """
 
@@ -118,7 +153,13 @@ class PredictedRows:
     calibration: Calibration | None = None
     flat: bool = False
     names: tuple[str, ...] = ()
+    transform: TargetTransforms | None = None
     novelty: np.ndarray | None = None
+
+    @property
+    def learned(self) -> "PredictedRows":
+        """The same rows with everything in the units that the networks have learned."""
+        return replace(self, transform=None)
 
     def take(self, rows: Any) -> "PredictedRows":
         """Some of the rows; by numpy, which compiles nothing for a new number of rows."""
@@ -147,9 +188,25 @@ class PredictedRows:
         return values[:, 0] if self.flat else values
 
     def moments(self) -> Uncertainty:
-        """Mean, (N, n), and covariances, (N, n, n)."""
+        """Mean, (N, n), and covariances, (N, n, n); with a transform as `MDERRegressor.predict_uncertainty` says."""
         mean, *covariances = self._each_row(mixture_moments)
-        return Uncertainty(self.targets.back(mean), *map(self.targets.back_covariance, covariances))
+        found = Uncertainty(self.targets.back(mean), *map(self.targets.back_covariance, covariances))
+        return found if self.transform is None else self._original_moments(self.transform, found)
+
+    @QUIET
+    def _original_moments(self, transform: TargetTransforms, learned: Uncertainty) -> Uncertainty:
+        """Mean and std by `folded_moments`; covariances S A S, S = ± std / std of t, negative if the map decreases."""
+        mean, std = learned.mean.copy(), learned.std.copy()
+        ends = self.learned._points(np.full(2, FOLDED), np.array([-1.0, 1.0]))
+        loc, scale, df = self._each_row(_marginals)
+        loc, scale = self.targets.back(loc), self.targets.std * scale
+        for j, each in enumerate(transform.maps):
+            for start in range(0, len(mean) if each else 0, FOLDED_ROWS):
+                rows = np.s_[start : start + FOLDED_ROWS]
+                marginal = (loc[rows, :, j].T, scale[rows, :, j].T, df[rows].T.astype(np.float64), ends[rows, j].T)
+                mean[rows, j], std[rows, j] = folded_moments(*marginal, each.back)  # type: ignore[union-attr]
+        S = np.where(transform.decreasing, -1.0, 1.0) * np.where(transform.changed, std / learned.std, 1.0)
+        return Uncertainty(mean, *(S[:, :, None] * S[:, None, :] * part for part in learned[1:]))
 
     def uncertainty(self) -> Uncertainty:
         """The moments, with the mean in the shape of y."""
@@ -161,7 +218,12 @@ class PredictedRows:
         levels = doubles("quantiles", quantiles)
         if levels.ndim != 1 or not len(levels) or not ((levels > 0) & (levels < 1)).all():
             raise ValueError(f"quantiles are a list of probabilities between 0 and 1; got {quantiles}")
-        return self._shaped(self._points(np.minimum(levels, 1 - levels), np.where(levels < 0.5, -1.0, 1.0)))
+        signs = np.where(levels < 0.5, -1.0, 1.0)
+        found = self._points(np.minimum(levels, 1 - levels), signs)
+        if self.transform is not None and self.transform.decreasing.any():  # there the other tail is asked for
+            falling = self._points(np.minimum(levels, 1 - levels), -signs)
+            found = np.where(self.transform.decreasing[:, None], falling, found)
+        return self._shaped(found)
 
     def _points(self, tails: np.ndarray, signs: np.ndarray) -> np.ndarray:
         found = self._each_row(_quantiles, constants=(tails.astype(np.float32), signs.astype(np.float32)))
@@ -169,7 +231,8 @@ class PredictedRows:
 
     def _back(self, values: np.ndarray) -> np.ndarray:
         """Values (N, n, K) in original units."""
-        return np.moveaxis(self.targets.back(np.moveaxis(values, 1, -1)), -1, 1)
+        back = self.targets.back(np.moveaxis(values, 1, -1))
+        return np.moveaxis(back if self.transform is None else self.transform.back(back), -1, 1)
 
     def interval(self, coverage: float, joint: bool) -> Any:
         """The conformal set, an `Interval` or a `Region`; without a calibration the distribution's own.
@@ -177,7 +240,17 @@ class PredictedRows:
         Where the calibration has too few scores for this coverage: the wider of the distribution's own set and that of
         the largest score, so that no set of a higher coverage is narrower.
         """
-        coverage = plain_probability("coverage", coverage)
+        found = self.learned._learned_interval(plain_probability("coverage", coverage), joint)
+        if self.transform is None:
+            return found if joint else Interval(*map(self._shaped, found))
+        if not joint:
+            return Interval(*map(self._shaped, self.transform.back_interval(found)))
+        return found._replace(
+            centre=self.transform.back(found.centre), transform=Transformed(self.transform, found.centre)
+        )
+
+    def _learned_interval(self, coverage: float, joint: bool) -> Any:
+        """In the units that the networks have learned; ends (N, n)."""
         if self.calibration is None:
             return self._own(coverage, joint)
         radius = self.calibration.radius(coverage, joint)
@@ -185,7 +258,7 @@ class PredictedRows:
         found = self.within(np.where(few, self.calibration.widest(joint), radius), joint)
         if not few.any():
             return found
-        warnings.warn(self.calibration.shortage(coverage, joint, self.names), UserWarning, stacklevel=3)
+        warnings.warn(self.calibration.shortage(coverage, joint, self.names), UserWarning, stacklevel=4)
         own = self._own(coverage, joint)
         if joint:
             return found._replace(radius=np.maximum(found.radius, own.radius))
@@ -198,7 +271,7 @@ class PredictedRows:
             return self.within(self._own_radius(1 - coverage), joint)
         tail = (1 - coverage) / 2
         ends = self._points(np.array([tail, tail]), np.array([-1.0, 1.0]))
-        return Interval(*map(self._shaped, np.moveaxis(ends, -1, 0)))
+        return Interval(*np.moveaxis(ends, -1, 0))
 
     def within(self, radius: np.ndarray, joint: bool) -> Any:
         """The ellipsoid, or mean ± radius std of each target; everything where the moments are not finite."""
@@ -209,8 +282,8 @@ class PredictedRows:
         with np.errstate(invalid="ignore", over="ignore"):
             half = radius * parts.std
             known = np.isfinite(parts.mean) & np.isfinite(half)
-            ends = np.where(known, parts.mean - half, -np.inf), np.where(known, parts.mean + half, np.inf)
-        return Interval(*map(self._shaped, ends))
+            ends: Any = np.where(known, parts.mean - half, -np.inf), np.where(known, parts.mean + half, np.inf)
+        return Interval(*ends)
 
     def _own_radius(self, tail: float) -> np.ndarray:
         """Of the predictive distribution, (N,), in double precision, which members far apart need.
@@ -235,8 +308,16 @@ class PredictedRows:
         """The predictive distribution of standardised targets."""
         return Mixture(jax.tree.map(jnp.asarray, swapped(self._each_row(_rows_first))))
 
-    def distribution(self) -> Mixture | StudentT:
-        """The predictive distribution in original units: a mixture of NIW, or the Student-t of a single member."""
+    def distribution(self, transformed: bool = False) -> Mixture | StudentT:
+        """The predictive distribution in original units: a mixture of NIW, or the Student-t of a single member.
+
+        With a target transform there is none but that of the transformed targets, which must be asked for.
+        """
+        if not flag("transformed", transformed) and self.transform is not None:
+            raise ValueError(
+                f"the distribution is a mixture of t for {', '.join(self.transform.labels())}, not for the targets; use"
+                " transformed=True for it, and predict_quantiles, log_prob or sample_y for original units"
+            )
         niw = jax.tree.map(lambda leaf: np.asarray(leaf, np.float64), self.standardized().members)
         try:
             mixture = Mixture(NIW(self.targets.back(niw.mu), self.targets.std[:, None] * niw.L, niw.kappa, niw.nu))
@@ -245,8 +326,21 @@ class PredictedRows:
             raise ValueError(f"{beyond}: {error}") from None
         return mixture.member(0) if mixture.size == 1 else mixture
 
+    def drawn(self) -> Mixture | StudentT:
+        """A distribution with the mean and covariance of `moments`; the predictive one if there is no transform."""
+        if self.transform is None:
+            return self.distribution()
+        region = ellipsoids(self.moments())
+        return StudentT(np.inf, region.centre, region.scale_tril)
+
     def log_prob(self, Y: np.ndarray) -> np.ndarray:
-        """ln p(y) of each row, (N,), for targets (N, n); NaN is a target that was not observed."""
+        """ln p(y) of each row, (N,), for targets (N, n); NaN is a target that was not observed.
+
+        With a transform t = f(y): ln p(t) + Σ ln|dt/dy| over the observed targets.
+        """
+        if self.transform is not None:
+            slopes = np.where(np.isnan(Y), 0.0, self.transform.log_slope(Y))
+            return self.learned.log_prob(self.transform.checked(Y)) + slopes.sum(axis=1)
         found = self._each_row(_log_prob, self.targets.forward(Y))
         return np.asarray(found, np.float64) - np.isfinite(Y) @ np.log(self.targets.std)
 
@@ -333,7 +427,7 @@ class Prediction:
         """
         return self._rows.interval(coverage, joint)
 
-    def distribution(self) -> Mixture | StudentT:
+    def distribution(self, transformed: bool = False) -> Mixture | StudentT:
         """As `MDERRegressor.predict_dist`, in the precision of JAX at this call.
 
         Example:
@@ -343,4 +437,4 @@ class Prediction:
           >>> print(prediction.distribution().batch_shape)
           (30,)
         """
-        return self._rows.distribution()
+        return self._rows.distribution(transformed)

@@ -13,6 +13,7 @@ from mder_jax.columns import Encoded
 from mder_jax.ensemble.forward import Forward
 from mder_jax.estimator._predicted_rows import BLOCK, PredictedRows, swapped
 from mder_jax.estimator._standardizer import Standardizer
+from mder_jax.estimator.target_transforms import TargetTransforms
 from mder_jax.links import niw_link, num_outputs
 from mder_jax.networks import Network, mlp
 
@@ -48,7 +49,7 @@ class Design(NamedTuple):
 class Predictor:
     """The stacked parameters of all members, standardisers of X and Y, and factors on the predictive covariance.
 
-    Arrays are numpy's.
+    With a `transform` the standardiser is of the transformed targets. Arrays are numpy's.
     """
 
     design: Design
@@ -56,6 +57,7 @@ class Predictor:
     inputs: Standardizer
     targets: Standardizer
     scale: Scale
+    transform: TargetTransforms | None = None
 
     @property
     def members(self) -> int:
@@ -82,4 +84,5 @@ class Predictor:
         z = self.inputs.forward(encoded.X)
         outputs = swapped(self.forward(z, BLOCK)) if keep else None
         novelty = encoded.novelty if encoded.novelty.any() else None
-        return PredictedRows(self.forward, z, outputs, self.targets, self.scale, novelty=novelty, **options)
+        parts = self.forward, z, outputs, self.targets, self.scale
+        return PredictedRows(*parts, novelty=novelty, transform=self.transform, **options)

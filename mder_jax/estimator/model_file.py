@@ -4,6 +4,7 @@ import math
 import pathlib
 import platform
 import warnings
+from dataclasses import replace
 from datetime import UTC, datetime
 from typing import Any
 
@@ -13,17 +14,18 @@ import numpy as np
 from jax import Array
 
 import mder_jax
-from mder_jax import persistence
-from mder_jax._checks import doubles, is_integer
+from mder_jax import linalg, persistence
+from mder_jax._checks import doubles, is_integer, target_names
 from mder_jax._files import write_whole
 from mder_jax.calibration import Scale
 from mder_jax.columns import Column, Encoding
 from mder_jax.columns.ranges import LARGEST, Range
-from mder_jax.estimator import _calibration
+from mder_jax.estimator import _calibration, target_transforms
 from mder_jax.estimator._held_out import HeldOut
-from mder_jax.estimator._predicted_rows import mixture_moments
+from mder_jax.estimator._predicted_rows import mixture_moments, traced_moments
 from mder_jax.estimator._predictor import Design, Predictor
 from mder_jax.estimator._standardizer import Standardizer
+from mder_jax.estimator.target_transforms import FittedMap, TargetTransforms
 from mder_jax.estimator.trained_rows import TrainedRows
 from mder_jax.persistence import ModelFileError
 
@@ -39,6 +41,7 @@ def save(model: Any, path: str | pathlib.Path, extra: dict[str, Any] | None) -> 
     trained: TrainedRows | None = model.trained_rows_
     names = getattr(model, "feature_names_in_", None)
     calibrated, arrays = (None, {}) if model.calibration_ is None else _calibration.to_document(model.calibration_)
+    transforms, points = target_transforms.to_document(predictor.transform)
     document = {
         "kind": KIND,
         "versions": {"mder_jax": mder_jax.__version__, "jax": jax.__version__, "python": platform.python_version()},
@@ -50,11 +53,12 @@ def save(model: Any, path: str | pathlib.Path, extra: dict[str, Any] | None) -> 
         "fitted": {name: getattr(model, name) for name in FITTED},
         "feature_names": None if names is None else list(names),
         "scale": list(predictor.scale),
+        "target_transforms": transforms,
         "calibration": calibrated,
         "extra": getattr(model, "extra_", {}) if extra is None else extra,
         "trained_rows": None if trained is None else {"rows": trained.rows, "whole": trained.whole},
     }
-    arrays |= {
+    arrays |= points | {
         f"params/{layer}/{name}": leaf for layer, both in predictor.params.items() for name, leaf in both.items()
     }
     for part in ("inputs", "targets"):
@@ -86,19 +90,33 @@ def _without_nan(value: Any) -> Any:
     return str(value) if isinstance(value, float) and not math.isfinite(value) else value
 
 
-def load(cls: type, path: str | pathlib.Path) -> Any:
-    """The model of a file."""
-    return restored(cls, path, *persistence.load(path))
+def load(cls: type, path: str | pathlib.Path, target_transform: Any = None) -> Any:
+    """The model of a file, with the transformers of its targets if it needs them."""
+    return restored(cls, path, *persistence.load(path), target_transform)
 
 
-def restored(cls: type, path: str | pathlib.Path, document: dict[str, Any], arrays: dict[str, np.ndarray]) -> Any:
+def restored(
+    cls: type,
+    path: str | pathlib.Path,
+    document: dict[str, Any],
+    arrays: dict[str, np.ndarray],
+    target_transform: Any = None,
+) -> Any:
     """The model from the content of a file; every field is checked before it is used."""
     if document.get("kind") != KIND:
         raise ModelFileError(f"{path} holds a {document.get('kind')!r}, not a {KIND}")
     try:
-        return _restored(cls, document, arrays)
+        model = _restored(cls, document, arrays)
     except (KeyError, TypeError, ValueError, AttributeError, IndexError, OverflowError, ArithmeticError) as error:
         raise ModelFileError(f"{path} does not fit together: {error}") from None
+    try:
+        transform = target_transforms.with_transformers(model.predictor_.transform, target_transform)
+    except ValueError as error:
+        raise ValueError(f"{path}: {error}") from None
+    model.predictor_ = replace(model.predictor_, transform=transform)
+    if transform is not None and not isinstance(model.target_transform, str):
+        model.target_transform = transform.settings()
+    return model
 
 
 def _restored(cls: type, document: dict[str, Any], arrays: dict[str, np.ndarray]) -> Any:
@@ -123,7 +141,9 @@ def _restored(cls: type, document: dict[str, Any], arrays: dict[str, np.ndarray]
         raise ModelFileError(f"factors on a covariance must be positive numbers; got {document['scale']}")
     model.encoding_ = _encoding(document, design, inputs)
     params = _params(arrays, design, document["members"])
-    model.predictor_ = Predictor(design, params, inputs, targets, Scale(within, between))
+    names = target_names(document["fitted"]["target_names_"], design.targets)
+    transform = target_transforms.from_document(document.get("target_transforms"), arrays, names)
+    model.predictor_ = Predictor(design, params, inputs, targets, Scale(within, between), transform)
     model.calibration_ = None
     if document["calibration"] is not None:
         model.calibration_ = _calibration.from_document(document["calibration"], arrays, design.targets)
@@ -269,8 +289,20 @@ def _warn_of_lost_digits(targets: Standardizer) -> None:
         )
 
 
+def _refuse_transformers(transforms: TargetTransforms | None) -> None:
+    """Raise unless all transforms are by name: a program cannot call a transformer."""
+    for name, each in zip(transforms.names, transforms.maps, strict=True) if transforms else ():
+        if isinstance(each, FittedMap):
+            raise ValueError(
+                f"target {name!r} is transformed by a {each.name}, which jax cannot run; export needs 'log', 'log1p',"
+                " 'sqrt' or None"
+            )
+
+
 def export(predictor: Predictor, path: str | pathlib.Path) -> None:
     """Write the moments in original units as a program for any number of rows, on CPU, GPU and TPU."""
+    transform = predictor.transform
+    _refuse_transformers(transform)
     _warn_of_lost_digits(predictor.targets)
     (x_mean, x_std), (y_mean, y_std), scale = jax.tree.map(
         np.float32, (predictor.inputs, predictor.targets, predictor.scale)
@@ -280,10 +312,15 @@ def export(predictor: Predictor, path: str | pathlib.Path) -> None:
     def in_original_units(x: Array) -> dict[str, Any]:
         outputs = jax.vmap(network.apply, (0, None))(params, (x - x_mean[None]) / x_std[None])
         mean, aleatoric, within, between = mixture_moments(outputs, scale)
+        mean, S = y_mean[None] + y_std[None] * mean, jnp.broadcast_to(y_std[None], mean.shape)
+        if transform is not None:
+            std = jnp.sqrt(linalg.diagonal(aleatoric + within + between))
+            mean, std_of_y = traced_moments(transform, outputs, scale, (y_mean, y_std), (mean, S * std))
+            S = std_of_y / std
         epistemic = within + between
         covariances = {"aleatoric": aleatoric, "epistemic": epistemic, "total": aleatoric + epistemic}
-        scaled = {name: (y_std[:, None] * y_std)[None] * part for name, part in covariances.items()}
-        return {"mean": y_mean[None] + y_std[None] * mean} | scaled
+        scaled = {name: S[:, :, None] * S[:, None, :] * part for name, part in covariances.items()}
+        return {"mean": mean} | scaled
 
     rows = jax.export.symbolic_shape("rows")[0]
     example = jax.ShapeDtypeStruct((rows, predictor.design.inputs), jnp.float32)
