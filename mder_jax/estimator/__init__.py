@@ -3,7 +3,7 @@
 import contextlib
 import pathlib
 import warnings
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any, Self
 
 import jax
@@ -20,6 +20,7 @@ from mder_jax.estimator import _checks, _held_out, model_file
 from mder_jax.estimator._calibration import Calibration
 from mder_jax.estimator._fit_calibration import calibrate
 from mder_jax.estimator._held_out import Before, HeldOut
+from mder_jax.estimator._own_network import check_loss_of_gaps, check_network
 from mder_jax.estimator._predicted_rows import PredictedRows, Prediction
 from mder_jax.estimator._predictor import Design, Predictor
 from mder_jax.estimator._standardizer import standardizer_of
@@ -27,6 +28,7 @@ from mder_jax.estimator.recipe import Recipe, Rows, train
 from mder_jax.estimator.results import Region, Uncertainty
 from mder_jax.estimator.trained_rows import TrainedRows, hashes_of, note_of_trained_rows, remember
 from mder_jax.mixture import Mixture
+from mder_jax.niw import NIW
 from mder_jax.student_t import Interval, StudentT
 
 __all__ = ["MDERRegressor", "Prediction", "Region", "Uncertainty"]
@@ -68,6 +70,10 @@ class MDERRegressor(RegressorMixin, BaseEstimator):
         fewer, but at least 10.
       random_state: seed of initial parameters, held-out rows, shuffles and bootstrap.
       verbose: whether to show a progress bar.
+      network: in the place of hidden layers: a `Network` whose output is a `NIW` of the n targets; or a Flax Linen
+        module, or a function of ``rngs`` that builds a Flax NNX module, from standardised inputs (B, d) to raw outputs
+        (B, num_outputs(n)), to which `niw_link` with `r`, `nu_max` and ``relative=True`` is applied.
+      loss: a function (niw, y) -> (B,) of standardised targets, in the place of `mder_nll`.
       warm_start: resume from the networks of the last fit, with its standardisation. Rows that a member held out are
         held out again, also if there are new rows, of which the same fraction is held out.
 
@@ -104,6 +110,8 @@ class MDERRegressor(RegressorMixin, BaseEstimator):
         random_state: Any = None,
         verbose: bool = False,
         warm_start: bool = False,
+        network: Any = None,
+        loss: Callable[[NIW, Any], Any] | None = None,
     ) -> None:
         self.hidden_layer_sizes = hidden_layer_sizes
         self.activation = activation
@@ -122,6 +130,8 @@ class MDERRegressor(RegressorMixin, BaseEstimator):
         self.random_state = random_state
         self.verbose = verbose
         self.warm_start = warm_start
+        self.network = network
+        self.loss = loss
 
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()
@@ -202,6 +212,7 @@ class MDERRegressor(RegressorMixin, BaseEstimator):
             )
         else:
             _checks.check_same_networks(last, design, int(self.members), self.standardize)
+            _checks.check_same_loss(getattr(self, "own_loss_", False), self.loss)
             inputs, targets = last.inputs, last.targets
         random, start = self._random(again=last is not None), None if last is None else last.params
         seed = int(random.randint(2**31 - 1))
@@ -216,10 +227,13 @@ class MDERRegressor(RegressorMixin, BaseEstimator):
             return Rows(inputs.forward(X), targets.forward(Y), weights)
 
         table, to_validate = standardized(X, Y, weights), None if apart is None else standardized(*apart)
-        trained = train(self._recipe(), design.network(), seed, table, held, to_validate, start, checkpoint)
+        network, gaps = design.network(), np.isnan(Y).any(axis=1)
+        if self.loss is not None and gaps.any():
+            check_loss_of_gaps(self.loss, network, table.X[gaps], table.Y[gaps], seed)
+        trained = train(self._recipe(), network, self.loss, seed, table, held, to_validate, start, checkpoint)
         self.predictor_ = Predictor(design, jax.tree.map(np.asarray, trained.params), inputs, targets, Scale(1.0, 1.0))
         self.calibration_ = None
-        self.trained_rows_ = rows
+        self.trained_rows_, self.own_loss_ = rows, self.loss is not None
         self.held_out_ = None if held is None else _held_out.remember(held, hashes, earlier and earlier.held_out)
         self.n_iter_, self.n_rows_ = trained.epochs, len(X)
         self.loss_curve_ = np.asarray(trained.history.train)
@@ -249,7 +263,9 @@ class MDERRegressor(RegressorMixin, BaseEstimator):
     def _design(self, inputs: int, targets: int) -> Design:
         widths = tuple(int(width) for width in np.atleast_1d(self.hidden_layer_sizes))
         bound = None if self.nu_max is None else float(self.nu_max)
-        return Design(inputs, targets, widths, self.activation, float(self.r), bound, relative=True)
+        if self.network is not None:
+            check_network(self.network, inputs, targets)
+        return Design(inputs, targets, widths, self.activation, float(self.r), bound, relative=True, own=self.network)
 
     def _recipe(self) -> Recipe:
         return Recipe(
@@ -508,8 +524,13 @@ class MDERRegressor(RegressorMixin, BaseEstimator):
         model_file.save(self, path, extra)
 
     @classmethod
-    def load(cls, path: str | pathlib.Path) -> Self:
+    def load(cls, path: str | pathlib.Path, network: Any = None, loss: Callable[[NIW, Any], Any] | None = None) -> Self:
         """The model of a file that `save` wrote. Any other file raises a `ModelFileError`; no code in it is run.
+
+        Args:
+          path: of the file.
+          network: the network of the fit, if it was one of your own: a file holds its parameters, but no code.
+          loss: the loss of the fit, if it was one of your own; needed to train further only.
 
         Example:
           >>> X, Y = np.random.default_rng(0).normal(size=(2, 60, 2))
@@ -520,7 +541,7 @@ class MDERRegressor(RegressorMixin, BaseEstimator):
           ...     print(MDERRegressor.load(f"{folder}/model.mder").extra_)
           {'unit': 'm'}
         """
-        return model_file.load(cls, path)
+        return model_file.load(cls, path, network, loss)
 
     def export(self, path: str | pathlib.Path) -> None:
         """Write the predictor as an artefact of `jax.export`, which runs where only jax is installed.
