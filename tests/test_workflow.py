@@ -1,15 +1,23 @@
 """How `MDERRegressor` is trained: weights of rows, what early stopping validates with, warm starts, own networks."""
 
+import pickle
+
+import jax
+import jax.numpy as jnp
 import numpy as np
 import pandas as pd
 import pytest
 import scipy.stats
+from flax import linen, nnx
+from sklearn.base import clone
 
-from mder_jax import MDERRegressor
+import mder_jax as mder
+from mder_jax import MDERRegressor, persistence
 from mder_jax.estimator import _held_out, recipe
 from mder_jax.estimator._held_out import Before
 from mder_jax.estimator._standardizer import standardizer_of
 from mder_jax.estimator.trained_rows import hashes_of, remember
+from mder_jax.persistence import ModelFileError
 
 TINY = {"hidden_layer_sizes": (4,), "members": 2, "max_iter": 3, "random_state": 0}
 
@@ -265,3 +273,188 @@ def test_a_table_of_which_all_or_nothing_was_held_out():
     with pytest.raises(ValueError, match="held out all of these 3 rows in the last fit; give other rows as well"):
         _held_out.choose(np.random.RandomState(0), hashes[:3], 1, 0.1, before=before)
     assert _held_out.choose(np.random.RandomState(0), hashes[3:], 1, 0.1, before=before).sum() == 1
+
+
+# ---- Networks and losses of the user
+
+
+class Dense(linen.Module):
+    width: int = 6
+    dropout: float = 0.0
+
+    @linen.compact
+    def __call__(self, x, training=False):
+        x = linen.Dropout(self.dropout, deterministic=not training)(linen.tanh(linen.Dense(4)(x)))
+        return linen.Dense(self.width)(x)
+
+
+class Normed(linen.Module):
+    @linen.compact
+    def __call__(self, x):
+        return linen.Dense(6)(linen.BatchNorm(use_running_average=False)(x))
+
+
+class Block(nnx.Module):
+    def __init__(self, rngs):
+        self.hidden, self.out = nnx.Linear(2, 4, rngs=rngs), nnx.Linear(4, 6, rngs=rngs)
+
+    def __call__(self, x):
+        return self.out(nnx.tanh(self.hidden(x)))
+
+
+def linked(raw):
+    return mder.niw_link(raw, n=2, r=2.0, nu_max=20.0, relative=True)
+
+
+def init_line(key, x):
+    return {"slope": jax.random.normal(key, (x.shape[1], 6), x.dtype), "raw": jnp.zeros(6, x.dtype)}
+
+
+def apply_line(params, x):
+    return linked(x @ params["slope"] + params["raw"][None])
+
+
+LINE = mder.Network(init_line, apply_line)
+NETWORKS = {"linen": Dense(dropout=0.1), "nnx": Block, "network": LINE}
+
+
+def own(network, **options):
+    return MDERRegressor(**TINY | {"network": network, "r": 2.0, "nu_max": 20.0} | options)
+
+
+@pytest.mark.parametrize("name", NETWORKS)
+def test_a_network_of_the_user_does_all_that_the_usual_one_does(name, tmp_path):
+    network = NETWORKS[name]
+    model = own(network, warm_start=True).fit(X, Y).calibrate(*table(seed=1))
+    adapted = network if name == "network" else (mder.from_nnx if name == "nnx" else mder.from_linen)(network, linked)
+    raw = [adapted.apply(jax.tree.map(lambda leaf, i=i: leaf[i], model.predictor_.params), z32(model)) for i in (0, 1)]
+    mean = np.mean([niw.mu for niw in raw], axis=0) * Y.std(axis=0) + Y.mean(axis=0)
+    np.testing.assert_allclose(model.predict(X), mean, rtol=1e-4, atol=1e-5)
+    assert model.predict_interval(X, joint=True).contains(Y).mean() > 0.5
+    model.save(tmp_path / "model.mder")
+    with pytest.raises(ModelFileError, match=r"a network of your own \('\w+'\) and no code; give the network again"):
+        MDERRegressor.load(tmp_path / "model.mder")
+    loaded = MDERRegressor.load(tmp_path / "model.mder", network=network)
+    for method in ("predict_uncertainty", "predict_interval", "predict_quantiles"):
+        jax.tree.map(np.testing.assert_array_equal, getattr(loaded, method)(X), getattr(model, method)(X))
+    assert loaded.get_params() == model.get_params() == clone(model).get_params()
+    loaded.export(tmp_path / "model.jaxexp")
+    exported = jax.export.deserialize(bytearray((tmp_path / "model.jaxexp").read_bytes()))
+    np.testing.assert_allclose(exported.call(np.float32(X))["mean"], model.predict(X), rtol=1e-4, atol=1e-5)
+    np.testing.assert_array_equal(loaded.fit(X, Y).predict(X), model.fit(X, Y).predict(X))
+    if name != "linen":  # which has noise
+        assert model.loss_curve_[:, -1].mean() < own(network).fit(X, Y).loss_curve_[:, 0].mean()
+    again = pickle.loads(pickle.dumps(model))
+    np.testing.assert_array_equal(again.predict(X), model.predict(X))
+
+
+def z32(model):
+    return model.predictor_.inputs.forward(X)
+
+
+def test_the_usual_network_written_by_hand_is_the_usual_network():
+    hidden = mder.mlp((4,), 6, link=lambda raw: mder.niw_link(raw, n=2, relative=True))
+    np.testing.assert_array_equal(
+        MDERRegressor(**TINY, network=hidden).fit(X, Y).predict(X), MDERRegressor(**TINY).fit(X, Y).predict(X)
+    )
+
+
+def test_another_network_is_refused_by_load(tmp_path):
+    own(Dense()).fit(X, Y).save(tmp_path / "own.mder")
+    with pytest.raises(ModelFileError, match=r"parameters must be named \['raw', 'slope'\]; got \['Dense_0/bias'"):
+        MDERRegressor.load(tmp_path / "own.mder", network=LINE)
+    with pytest.raises(ModelFileError, match=r"shape \(3, 6\); got shape \(3, 5\)"):
+        MDERRegressor.load(tmp_path / "own.mder", network=Dense(5))
+    with pytest.raises(TypeError, match="network must be that of the fit, or None; got 'mlp'"):
+        MDERRegressor.load(tmp_path / "own.mder", network="mlp")
+    MDERRegressor(**TINY).fit(X, Y).save(tmp_path / "usual.mder")
+    with pytest.raises(ModelFileError, match="was not trained with a network of your own; leave out network="):
+        MDERRegressor.load(tmp_path / "usual.mder", network=Dense())
+    document, arrays = persistence.load(tmp_path / "usual.mder")
+    persistence.save(tmp_path / "newer.mder", document | {"version": 3}, arrays)
+    with pytest.raises(ModelFileError, match=r"newer mder_jax \(version 3 of its models, this one reads 2\)"):
+        MDERRegressor.load(tmp_path / "newer.mder")
+    for name in ("version", "own_network", "own_loss"):  # as files of today are
+        del document[name]
+    for name in ("network", "loss"):
+        del document["settings"][name]
+    persistence.save(tmp_path / "older.mder", document, {k: v for k, v in arrays.items() if "held_out" not in k})
+    older = MDERRegressor.load(tmp_path / "older.mder")
+    np.testing.assert_array_equal(older.predict(X), MDERRegressor.load(tmp_path / "usual.mder").predict(X))
+    assert older.set_params(warm_start=True).fit(X, Y).held_out_ is not None
+
+
+BAD_NETWORKS = [
+    (Dense(5), ValueError, r"num_outputs\(2\) raw outputs, shape \(3, 6\); got shape \(3, 5\)"),
+    (lambda rngs: nnx.Linear(2, 7, rngs=rngs), ValueError, r"shape \(3, 6\); got shape \(3, 7\)"),
+    (
+        lambda rngs: nnx.Linear(3, 6, rngs=rngs),
+        (TypeError, ValueError),
+        r"does not accept standardised rows of shape \(3, 2\)",
+    ),
+    (Normed(), ValueError, r"BatchNorm|keeps state besides its parameters \(batch_stats\)"),
+    (lambda rngs: 3, ValueError, "network does not accept standardised rows"),
+    (mder.Network(init_line, lambda p, x: x), ValueError, r"a NIW of the 2 targets.*got an array of shape \(3, 2\)"),
+    (
+        mder.mlp((4,), 10, link=lambda raw: mder.niw_link(raw, n=3)),
+        ValueError,
+        r"mu of the network's NIW must have shape \(3, 2\).*got \(3, 3\)",
+    ),
+    ("relu", ValueError, "network must be None, a Network that returns a NIW, a Flax Linen module, or .* got 'relu'"),
+    (Dense, ValueError, "network must be None, a Network"),
+    (Block(nnx.Rngs(0)), ValueError, "network must be None, a Network"),
+]
+
+
+@pytest.mark.parametrize(("network", "kind", "message"), BAD_NETWORKS)
+def test_networks_that_do_not_fit_are_refused_before_training(given, network, kind, message):
+    with pytest.raises(kind, match=message):
+        MDERRegressor(**TINY, network=network).fit(X, Y)
+    assert not given
+
+
+def tempered(niw, y):
+    return (1 - jnp.exp(-0.2 * mder.mder_nll(niw, y))) / 0.2
+
+
+def complete_only(niw, y):
+    return mder.mder_nll(niw, y, missing=False)
+
+
+def test_a_loss_of_the_user(tmp_path):
+    model = MDERRegressor(**TINY, loss=tempered, warm_start=True).fit(X, Y)
+    usual = MDERRegressor(**TINY, loss=mder.mder_nll).fit(X, Y)
+    np.testing.assert_allclose(usual.predict(X), MDERRegressor(**TINY).fit(X, Y).predict(X), rtol=1e-5, atol=1e-6)
+    assert not np.allclose(usual.predict(X), model.predict(X)) and clone(model).loss is tempered
+    model.save(tmp_path / "model.mder")
+    loaded = MDERRegressor.load(tmp_path / "model.mder")
+    np.testing.assert_array_equal(loaded.predict(X), model.predict(X))
+    with pytest.raises(ValueError, match="trained with a loss of your own; give it again"):
+        loaded.fit(X, Y)
+    again = MDERRegressor.load(tmp_path / "model.mder", loss=tempered)
+    np.testing.assert_array_equal(again.fit(X, Y).predict(X), model.fit(X, Y).predict(X))
+
+
+def test_a_loss_and_missing_targets(given):
+    gaps = Y.copy()
+    gaps[3, 1] = np.nan
+    with pytest.raises(ValueError, match="not finite for rows with a missing target, and y holds NaN"):
+        MDERRegressor(**TINY, loss=complete_only).fit(X, gaps)
+    with pytest.raises(ValueError, match="loss must be None or a function"):
+        MDERRegressor(**TINY, loss="mse").fit(X, Y)
+    with pytest.raises(ValueError, match=r"loss must return one value per row, shape \(rows,\); got a mean or sum"):
+        MDERRegressor(**TINY, loss=lambda niw, y: mder.mder_nll(niw, y).mean()).fit(X, Y)
+    given.clear()
+    MDERRegressor(**TINY, loss=tempered).fit(X, gaps)
+    assert len(given) == 1
+
+
+def test_a_warm_start_says_which_setting_differs():
+    start = "warm_start resumes from the networks of the last fit; "
+    model = own(Dense(), warm_start=True).fit(X, Y)
+    with pytest.raises(ValueError, match=rf"{start}network was Dense\((.|\n)* then and is <class .*Block"):
+        model.set_params(network=Block).fit(X, Y)
+    with pytest.raises(ValueError, match=f"{start}r was 2.0 then and is 3.0 now"):
+        model.set_params(network=Dense(), r=3.0).fit(X, Y)
+    with pytest.raises(ValueError, match=f"{start}the number of columns of X was 2 then and is 1 now"):
+        model.set_params(r=2.0).fit(X[:, :1], Y)

@@ -22,6 +22,7 @@ def info(options: argparse.Namespace) -> Result:
 def _outline(path: pathlib.Path, model: Any, about: dict[str, Any]) -> Iterator[str]:
     """The lines of the summary; the JSON holds everything."""
     from mder_jax._checks import target_names
+    from mder_jax.columns.column import described
 
     design, usual = model.predictor_.design, type(model)().get_params()
     encoding, targets = model.encoding_, target_names(model.target_names_, design.targets)
@@ -32,7 +33,7 @@ def _outline(path: pathlib.Path, model: Any, about: dict[str, Any]) -> Iterator[
     if encoding.names is None:
         yield f"features:  {len(encoding.columns)} columns"
     else:
-        yield f"features:  {', '.join(map(str, encoding.columns))}"
+        yield f"features:  {', '.join(map(described, encoding.columns))}"
     if encoding.left_out:
         yield f"left out:  {listed(encoding.left_out)}"
     yield f"trained:   {model.n_rows_:,} rows, {model.n_iter_} epochs"

@@ -2,6 +2,7 @@
 
 from typing import Any, NamedTuple
 
+from mder_jax.columns.complaints import listed, quoted
 from mder_jax.columns.ranges import LARGEST, Range
 
 KINDS = ("number", "boolean", "date", "clock", "category")
@@ -70,6 +71,17 @@ class Column(NamedTuple):
           14
         """
         return len(self.levels) + self.gaps + 1 if self.embedded else 0
+
+
+def described(column: Column) -> str:
+    """The name and kind of a column, with its range or its first levels, for a summary."""
+    if column.kind == "category":
+        about = f"{len(column.levels)} levels: {listed(column.levels, 5)}" + (", others" if column.other else "")
+    elif column.kind == "number":
+        about = f"{column.ranges[0].low:.6g} to {column.ranges[0].high:.6g}"
+    else:
+        about = column.kind
+    return f"{quoted(column.name)} ({about}{', with gaps' if column.gaps else ''})"
 
 
 def column_from_json(value: Any, table_width: int) -> Column:

@@ -25,7 +25,6 @@ MOST_ALONE, MOST_RARE = 0.8, 0.5  # of more rows: the largest fractions with a t
 COUNTER = re.compile(
     r"|#|((row|case|obs|record)[ _.]?)?(id|index|idx|no|nr|num|number)\.?|row([ _.]?names?)?|x1|unnamed.*|__index_.*"
 )
-MOST_RARE = 0.5  # largest fraction of rows with a rare text in a category
 CONSTANT = "the same in every row"
 
 
@@ -246,12 +245,11 @@ def _of_category(column: Column, cells: Cells, note: str = "") -> Found:
     column = column._replace(levels=levels, other=other, gaps=gaps, embedded=embedded)
     if not len(text.distinct):
         return Found(column, text.values, "no value in any row")
-    index = categories.index(text, levels)
-    if (index == categories.UNSEEN).sum() > MOST_RARE * len(index):
-        return Found(column, text.values, "text that is rare in most rows")
+    if not levels:
+        return Found(column, text.values, f"no text occurs {categories.RARE} times")
     if len(levels) + other + gaps == 1 and len(text.values) > 1:
         return Found(column, text.values, CONSTANT)
-    return Found(column, index, note=note)
+    return Found(column, categories.index(text, levels), note=note)
 
 
 def _without_counters(frame: Frame, found: list[Found]) -> list[Found]:

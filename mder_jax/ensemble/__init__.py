@@ -11,6 +11,7 @@ import time
 import warnings
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, nullcontext
+from dataclasses import replace
 from typing import Any
 
 import jax
@@ -26,7 +27,7 @@ from mder_jax.ensemble._checkpoints import Checkpoints, identity
 from mder_jax.ensemble._layout import clear_programs
 from mder_jax.ensemble._training import Run
 from mder_jax.ensemble.forward import Forward
-from mder_jax.ensemble.members import Job, Members, PerMember, make_job, on_host
+from mder_jax.ensemble.members import Job, Members, PerMember, make_job, number_of_members, on_host
 from mder_jax.ensemble.results import Ensemble, Progress
 from mder_jax.networks import Network
 from mder_jax.train.problem import Data, Loss, Settings, check_finite, check_validation
@@ -53,6 +54,7 @@ def fit_ensemble(
     validation: tuple[Any, Any] | tuple[Any, Any, Any] | None = None,
     patience: int | None = None,
     bootstrap: bool = False,
+    init: Any = None,
     devices: Sequence[jax.Device] | None = None,
     progress: bool | None = None,
     callback: Callable[[Progress], Any] | None = None,
@@ -82,6 +84,8 @@ def fit_ensemble(
         Σ w l / Σ w.
       patience: epochs without a better validation loss after which a member stops.
       bootstrap: each member trains on N rows drawn with replacement.
+      init: parameters to start from, each array with the members as first axis, or an `Ensemble` that has them; None
+        for those that the network makes.
       devices: to train on; None for all that JAX sees. On a CPU, see `use_all_cores`.
       progress: whether to show a bar; None if standard error is a terminal or this is a notebook.
       callback: called with a `Progress` at intervals; training stops if it returns True.
@@ -102,8 +106,12 @@ def fit_ensemble(
     """
     settings = Settings(epochs, batch_size, steps_per_epoch, bootstrap, patience)
     parts = Members(network, loss, optimizer, Data(X, Y, weights, check_validation(validation)))
-    job = make_job(parts, settings, key, members)
+    start = init.params if isinstance(init, Ensemble) else init
+    job = make_job(parts, settings, key, number_of_members(start) if members is None else members)
     job.check()
+    network = job.parts.network
+    if start is not None:
+        job = job.starting_from(start)
     check_option("on_interrupt", on_interrupt, ("return", "raise"))
     intervals = _Intervals(epochs, callback_every, checkpoint_every)
     if callback is not None and not callable(callback):
@@ -114,7 +122,7 @@ def fit_ensemble(
         interrupted = _drive(run, intervals, bar, callback, store)
     if interrupted and on_interrupt == "raise":
         raise KeyboardInterrupt
-    result = run.result(interrupted)
+    result = replace(run.result(interrupted), network=network)
     for trouble in _troubles(result, job, checkpoint is not None):
         warnings.warn(trouble, RuntimeWarning, stacklevel=2)
     return result

@@ -9,6 +9,7 @@ import numpy as np
 from jax import Array
 
 from mder_jax._checks import is_integer, is_key
+from mder_jax.networks import Network
 from mder_jax.train.problem import Data, Problem, Settings, as_numbers, check, check_data, check_key, on_device
 
 
@@ -108,6 +109,22 @@ class Job(NamedTuple):
         """Problem and data of the member with this index, on the host."""
         return self._member(self.shared, take(self.own, index))
 
+    def starting_from(self, params: Any) -> "Job":
+        """The same with these parameters, each array with the members as first axis, in the place of initial ones."""
+        network = self.parts.network
+        differs = isinstance(network, PerMember)
+        problem, data = self.number(0)
+        x = jax.ShapeDtypeStruct((1, *data.X.shape[1:]), data.X.dtype)
+        shapes = jax.eval_shape(problem.network.init, self.key(self.key_data[0]), x)
+
+        def build(values: tuple[Any, Any]) -> Network:
+            start, own = values
+            return (network.of(own) if differs else network)._replace(init=lambda *_: start)
+
+        start = like_those("init", params, shapes, self.members)
+        own = PerMember((start, network.values if differs else None), build)
+        return self._replace(parts=self.parts._replace(network=own))
+
     def check(self) -> None:
         """Raise, before anything is compiled, with what is wrong and what would be right."""
         problem, first = self.number(0)
@@ -145,6 +162,34 @@ def make_job(parts: Members, settings: Settings, key: Array, members: int | None
         one = jax.random.wrap_key_data(jnp.asarray(bits), impl=kind)
         bits = np.asarray(jax.random.key_data(jax.random.split(one, count)))
     return Job(settings, bits, kind, parts)
+
+
+def number_of_members(params: Any) -> int | None:
+    """The first axis of parameters (M, ...); None if there is none."""
+    axes = [np.shape(leaf)[:1] for leaf in jax.tree.leaves(params)]
+    return axes[0][0] if axes and axes[0] else None
+
+
+def leaves_by_path(tree: Any) -> dict[str, Any]:
+    """The arrays of a tree by their path in it, such as "dense_0/kernel"."""
+    leaves, _ = jax.tree_util.tree_flatten_with_path(tree)
+    return {jax.tree_util.keystr(path, simple=True, separator="/"): leaf for path, leaf in leaves}
+
+
+def like_those(what: str, params: Any, shapes: Any, members: int) -> Any:
+    """Parameters of all members as a tree like `shapes`, those of one; raise, after `what`, if they are others."""
+    given, wanted = leaves_by_path(params), leaves_by_path(shapes)
+    if given.keys() != wanted.keys():
+        raise ValueError(f"{what} must be named {sorted(wanted)!r:.200}; got {sorted(given)!r:.200}")
+    arrays = []
+    for name, one in wanted.items():
+        array, shape = np.asarray(given[name]), (members, *one.shape)
+        if array.shape != shape:
+            raise ValueError(f"{what} must have the members first: {name} must have shape {shape}; got {array.shape}")
+        if not (jnp.issubdtype(array.dtype, jnp.floating) and np.isfinite(array).all()):
+            raise ValueError(f"{what} must be finite floats; {name} is not")
+        arrays.append(array.astype(one.dtype))
+    return jax.tree.unflatten(jax.tree.structure(shapes), arrays)
 
 
 def named(parts: Members) -> Iterator[tuple[str, Any]]:

@@ -3,7 +3,7 @@
 import contextlib
 import pathlib
 import warnings
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any, Self
 
 import jax
@@ -21,6 +21,7 @@ from mder_jax.estimator import _checks, _held_out, model_file
 from mder_jax.estimator._calibration import Calibration
 from mder_jax.estimator._fit_calibration import calibrate
 from mder_jax.estimator._held_out import Before, HeldOut
+from mder_jax.estimator._own_network import check_loss_of_gaps, check_network
 from mder_jax.estimator._predicted_rows import PredictedRows, Prediction
 from mder_jax.estimator._predictor import Design, Predictor
 from mder_jax.estimator._standardizer import standardizer_of
@@ -29,6 +30,7 @@ from mder_jax.estimator.results import Region, Uncertainty
 from mder_jax.estimator.target_transforms import TargetTransforms, fit_transforms, kinds_of
 from mder_jax.estimator.trained_rows import TrainedRows, hashes_of, note_of_trained_rows, remember
 from mder_jax.mixture import Mixture
+from mder_jax.niw import NIW
 from mder_jax.student_t import Interval, StudentT
 
 __all__ = ["MDERRegressor", "Prediction", "Region", "Uncertainty"]
@@ -78,6 +80,10 @@ class MDERRegressor(RegressorMixin, BaseEstimator):
         fewer, but at least 10.
       random_state: seed of initial parameters, held-out rows, shuffles and bootstrap.
       verbose: whether to show a progress bar.
+      network: in the place of hidden layers: a `Network` whose output is a `NIW` of the n targets; or a Flax Linen
+        module, or a function of ``rngs`` that builds a Flax NNX module, from standardised inputs (B, d) to raw outputs
+        (B, num_outputs(n)), to which `niw_link` with `r`, `nu_max` and ``relative=True`` is applied.
+      loss: a function (niw, y) -> (B,) of standardised targets, in the place of `mder_nll`.
       warm_start: resume from the networks of the last fit, with its standardisation. Rows that a member held out are
         held out again, also if there are new rows, of which the same fraction is held out.
 
@@ -117,6 +123,8 @@ class MDERRegressor(RegressorMixin, BaseEstimator):
         random_state: Any = None,
         verbose: bool = False,
         warm_start: bool = False,
+        network: Any = None,
+        loss: Callable[[NIW, Any], Any] | None = None,
     ) -> None:
         self.hidden_layer_sizes = hidden_layer_sizes
         self.activation = activation
@@ -137,6 +145,8 @@ class MDERRegressor(RegressorMixin, BaseEstimator):
         self.random_state = random_state
         self.verbose = verbose
         self.warm_start = warm_start
+        self.network = network
+        self.loss = loss
 
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()
@@ -214,6 +224,8 @@ class MDERRegressor(RegressorMixin, BaseEstimator):
         _checks.warn_of_degenerate_targets(T, names)
         if last is None:
             encoding, (X, _, _) = columns.learn(X, self.categorical_features)
+            for leak in columns.leaks(encoding.numbers(X), Y, target_names(names, Y.shape[1])):
+                warnings.warn(f"{leak}; without it the model would not know the answer", UserWarning, stacklevel=3)
         else:
             encoding, (X, _, _) = self.encoding_, self.encoding_.encode(X)
         design = self._design(encoding, Y.shape[1])
@@ -223,6 +235,7 @@ class MDERRegressor(RegressorMixin, BaseEstimator):
             targets = standardizer_of(T, self.standardize, weights=weights)
         else:
             _checks.check_same_networks(last, design, int(self.members), self.standardize)
+            _checks.check_same_loss(getattr(self, "own_loss_", False), self.loss)
             inputs, targets = last.inputs, last.targets
         random, start = self._random(again=last is not None), None if last is None else last.params
         seed = int(random.randint(2**31 - 1))
@@ -240,11 +253,14 @@ class MDERRegressor(RegressorMixin, BaseEstimator):
         if apart is not None:
             Tv = apart[1] if transform is None else transform.checked(apart[1])
             to_validate = standardized(encoding.encode(apart[0]).X, Tv, apart[2])
-        trained = train(self._recipe(), design.network(), seed, table, held, to_validate, start, checkpoint)
+        network, gaps = design.network(), np.isnan(T).any(axis=1)
+        if self.loss is not None and gaps.any():
+            check_loss_of_gaps(self.loss, network, table.X[gaps], table.Y[gaps], seed)
+        trained = train(self._recipe(), network, self.loss, seed, table, held, to_validate, start, checkpoint)
         params = jax.tree.map(np.asarray, trained.params)
         self.predictor_ = Predictor(design, params, inputs, targets, Scale(1.0, 1.0), transform)
         self.encoding_, self.calibration_ = encoding, None
-        self.trained_rows_ = rows
+        self.trained_rows_, self.own_loss_ = rows, self.loss is not None
         self.held_out_ = None if held is None else _held_out.remember(held, hashes, earlier and earlier.held_out)
         self.n_iter_, self.n_rows_ = trained.epochs, len(X)
         self.loss_curve_ = np.asarray(trained.history.train)
@@ -283,8 +299,10 @@ class MDERRegressor(RegressorMixin, BaseEstimator):
     def _design(self, encoding: Encoding, targets: int) -> Design:
         widths = tuple(int(width) for width in np.atleast_1d(self.hidden_layer_sizes))
         bound = None if self.nu_max is None else float(self.nu_max)
-        link = float(self.r), bound, True
-        return Design(encoding.width, targets, widths, self.activation, *link, embedded=encoding.embedded)
+        if self.network is not None:
+            check_network(self.network, encoding.width, targets)
+        rest = {"embedded": encoding.embedded, "own": self.network}
+        return Design(encoding.width, targets, widths, self.activation, float(self.r), bound, relative=True, **rest)
 
     def _recipe(self) -> Recipe:
         return Recipe(
@@ -587,11 +605,19 @@ class MDERRegressor(RegressorMixin, BaseEstimator):
         return [None] * self.n_outputs_ if transform is None else transform.settings()
 
     @classmethod
-    def load(cls, path: str | pathlib.Path, target_transform: Any = None) -> Self:
+    def load(
+        cls,
+        path: str | pathlib.Path,
+        network: Any = None,
+        loss: Callable[[NIW, Any], Any] | None = None,
+        target_transform: Any = None,
+    ) -> Self:
         """The model of a file that `save` wrote. Any other file raises a `ModelFileError`; no code in it is run.
 
         Args:
           path: of the file.
+          network: the network of the fit, if it was one of your own: a file holds its parameters, but no code.
+          loss: the loss of the fit, if it was one of your own; needed to train further only.
           target_transform: the fitted transformers of ``target_transforms_``, which are code and not in the file, as in
             `MDERRegressor`; the names "log", "log1p" and "sqrt" are in the file.
 
@@ -604,7 +630,7 @@ class MDERRegressor(RegressorMixin, BaseEstimator):
           ...     print(MDERRegressor.load(f"{folder}/model.mder").extra_)
           {'unit': 'm'}
         """
-        return model_file.load(cls, path, target_transform)
+        return model_file.load(cls, path, network, loss, target_transform)
 
     def export(self, path: str | pathlib.Path) -> None:
         """Write the predictor as an artefact of `jax.export`, which runs where only jax is installed.

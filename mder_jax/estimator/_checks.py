@@ -12,9 +12,9 @@ from sklearn.utils import _safe_indexing, check_random_state
 from sklearn.utils.validation import check_array, check_consistent_length, validate_data
 
 from mder_jax._checks import doubles, in_order, is_integer, names_of, target_names
+from mder_jax.estimator._own_network import KINDS, is_network
 from mder_jax.estimator._predictor import Design, Predictor
 from mder_jax.networks import ACTIVATIONS
-
 
 # Of early_stopping: the rows at the end of the table are held out.
 LAST = "last"
@@ -35,6 +35,8 @@ def check_settings(settings: dict[str, Any]) -> None:
         "batch_size": auto,
         "n_iter_no_change": auto,
         "validation_fraction": (lambda value: _is_positive(value) and value < 1, "a fraction between 0 and 1"),
+        "network": (lambda value: value is None or is_network(value), f"None, {KINDS}"),
+        "loss": (lambda value: value is None or callable(value), "None or a function of (niw, y), one value per row"),
         "early_stopping": (_is_early_stopping, "True, False or 'last'"),
         "members": count,
         "max_iter": count,
@@ -189,14 +191,26 @@ def _determined(Y: np.ndarray, varying: list[int]) -> Iterator[tuple[int, list[i
 def check_same_networks(last: Predictor, design: Design, members: int, standardize: bool) -> None:
     """Raise if a warm start would need other networks than those of the last fit, or another standardisation."""
     start = "warm_start resumes from the networks of the last fit"
-    if last.design != design:
-        raise ValueError(f"{start}; their settings or columns differ")
+    if not last.design.relative:
+        raise ValueError(f"{start}, and those of version 0.1.0 cannot be trained further; fit without warm_start")
+    names = {"inputs": "the number of columns of X", "targets": "the number of targets", "own": "network"}
+    names["widths"] = "hidden_layer_sizes"
+    for field, before, now in zip(design._fields, last.design, design, strict=True):
+        if before != now:
+            raise ValueError(f"{start}; {names.get(field, field)} was {before!r:.60} then and is {now!r:.60} now")
     if last.members != members:
         raise ValueError(f"{start}, which are {last.members}; members is {members} now")
     parts = (last.inputs, last.targets)
     before = any(np.any(part.mean != 0) or np.any((part.std != 1) & np.isfinite(part.std)) for part in parts)
     if before != bool(standardize):
         raise ValueError(f"{start} and its standardisation; standardize was {before} then and is {standardize} now")
+
+
+def check_same_loss(had_own: bool, loss: Any) -> None:
+    """Raise if the networks of a warm start were trained with a loss of the user and none is given now."""
+    if had_own and loss is None:
+        remedy = "give it again with set_params(loss=...) or load(path, loss=...), or choose loss=mder_nll"
+        raise ValueError(f"the networks of the last fit were trained with a loss of your own; {remedy}")
 
 
 def rows_to_train_on(Y: np.ndarray, weights: np.ndarray | None, names: list[str] | None) -> np.ndarray:

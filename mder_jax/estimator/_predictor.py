@@ -6,11 +6,11 @@ from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
-import numpy as np
 
 from mder_jax.calibration import Scale
 from mder_jax.columns import Encoded
 from mder_jax.ensemble.forward import Forward
+from mder_jax.estimator._own_network import as_network
 from mder_jax.estimator._predicted_rows import BLOCK, PredictedRows, swapped
 from mder_jax.estimator._standardizer import Standardizer
 from mder_jax.estimator.target_transforms import TargetTransforms
@@ -21,7 +21,8 @@ from mder_jax.networks import Network, mlp
 class Design(NamedTuple):
     """Columns of X and Y, widths and activation of `mlp`, and the options r, nu_max and relative of `niw_link`.
 
-    `embedded` are the columns of X that hold indices of levels, with the number of levels, as in `mlp`.
+    `embedded` are the columns of X that hold indices of levels, with the number of levels, as in `mlp`. `own` is the
+    user's network in the place of `mlp`, or None.
     """
 
     inputs: int
@@ -32,17 +33,19 @@ class Design(NamedTuple):
     nu_max: float | None
     relative: bool
     embedded: tuple[tuple[int, int], ...] = ()
+    own: Any = None
 
     def network(self) -> Network:
         """From standardised rows to a NIW of standardised targets."""
         link = functools.partial(niw_link, n=self.targets, r=self.r, nu_max=self.nu_max, relative=self.relative)
+        if self.own is not None:
+            return as_network(self.own, link)
         return mlp(self.widths, num_outputs(self.targets), self.activation, link, embedded=self.embedded)
 
-    def shapes(self, members: int) -> Any:
-        """Shapes and dtypes of the parameters of all members."""
+    def shapes(self) -> Any:
+        """Shapes and dtypes of the parameters of one member."""
         row = jax.ShapeDtypeStruct((1, self.inputs), jnp.float32)
-        one = jax.eval_shape(self.network().init, jax.random.key(0), row)
-        return jax.tree.map(lambda leaf: jax.ShapeDtypeStruct((members, *leaf.shape), leaf.dtype), one)
+        return jax.eval_shape(self.network().init, jax.random.key(0), row)
 
 
 @dataclass(frozen=True)

@@ -20,8 +20,10 @@ from mder_jax._files import write_whole
 from mder_jax.calibration import Scale
 from mder_jax.columns import Column, Encoding
 from mder_jax.columns.ranges import LARGEST, Range
+from mder_jax.ensemble.members import leaves_by_path, like_those
 from mder_jax.estimator import _calibration, target_transforms
 from mder_jax.estimator._held_out import HeldOut
+from mder_jax.estimator._own_network import check_network, is_network
 from mder_jax.estimator._predicted_rows import mixture_moments, traced_moments
 from mder_jax.estimator._predictor import Design, Predictor
 from mder_jax.estimator._standardizer import Standardizer
@@ -30,6 +32,8 @@ from mder_jax.estimator.trained_rows import TrainedRows
 from mder_jax.persistence import ModelFileError
 
 KIND = "MDERRegressor"
+# 1, or none, of the files of version 0.1.0; 2 also of networks that are not in the file.
+VERSION = 2
 FITTED = ("flat_", "target_names_", "n_outputs_", "n_iter_", "n_rows_", "n_features_in_")
 TRAINED = ("hashes", "repeats", "centre", "spread")
 CURVES = ("loss_curve_", "validation_curve_", "diverged_at_", "best_epoch_")
@@ -44,11 +48,14 @@ def save(model: Any, path: str | pathlib.Path, extra: dict[str, Any] | None) -> 
     transforms, points = target_transforms.to_document(predictor.transform)
     document = {
         "kind": KIND,
+        "version": VERSION,
         "versions": {"mder_jax": mder_jax.__version__, "jax": jax.__version__, "python": platform.python_version()},
         "date": datetime.now(UTC).isoformat(timespec="seconds"),
         "settings": {name: _as_json(value) for name, value in model.get_params(deep=False).items()},
         "encoding": model.encoding_.to_json(),
-        "design": predictor.design._asdict(),
+        "design": {name: value for name, value in predictor.design._asdict().items() if name != "own"},
+        "own_network": None if predictor.design.own is None else type(predictor.design.own).__name__,
+        "own_loss": getattr(model, "own_loss_", False),
         "members": predictor.members,
         "fitted": {name: getattr(model, name) for name in FITTED},
         "feature_names": None if names is None else list(names),
@@ -58,9 +65,7 @@ def save(model: Any, path: str | pathlib.Path, extra: dict[str, Any] | None) -> 
         "extra": getattr(model, "extra_", {}) if extra is None else extra,
         "trained_rows": None if trained is None else {"rows": trained.rows, "whole": trained.whole},
     }
-    arrays |= points | {
-        f"params/{layer}/{name}": leaf for layer, both in predictor.params.items() for name, leaf in both.items()
-    }
+    arrays |= points | {f"params/{name}": leaf for name, leaf in leaves_by_path(predictor.params).items()}
     for part in ("inputs", "targets"):
         arrays |= {f"{part}/{name}": value for name, value in getattr(predictor, part)._asdict().items()}
     arrays |= {name: getattr(model, name) for name in CURVES if getattr(model, name) is not None}
@@ -90,9 +95,14 @@ def _without_nan(value: Any) -> Any:
     return str(value) if isinstance(value, float) and not math.isfinite(value) else value
 
 
-def load(cls: type, path: str | pathlib.Path, target_transform: Any = None) -> Any:
-    """The model of a file, with the transformers of its targets if it needs them."""
-    return restored(cls, path, *persistence.load(path), target_transform)
+def load(
+    cls: type, path: str | pathlib.Path, network: Any = None, loss: Any = None, target_transform: Any = None
+) -> Any:
+    """The model of a file; the user's network, loss and transformers of targets are not in it."""
+    for name, value, is_valid in (("network", network, is_network), ("loss", loss, callable)):
+        if value is not None and not is_valid(value):
+            raise TypeError(f"{name} must be that of the fit, or None; got {value!r:.60}")
+    return restored(cls, path, *persistence.load(path), network, loss, target_transform)
 
 
 def restored(
@@ -100,13 +110,29 @@ def restored(
     path: str | pathlib.Path,
     document: dict[str, Any],
     arrays: dict[str, np.ndarray],
+    network: Any = None,
+    loss: Any = None,
     target_transform: Any = None,
 ) -> Any:
     """The model from the content of a file; every field is checked before it is used."""
     if document.get("kind") != KIND:
         raise ModelFileError(f"{path} holds a {document.get('kind')!r}, not a {KIND}")
+    version = document.get("version", 1)
+    if not is_integer(version) or version > VERSION:
+        newer = (
+            f"{path} was written by a newer mder_jax (version {version!r:.20} of its models, this one reads {VERSION})"
+        )
+        raise ModelFileError(f"{newer}: pip install --upgrade mder-jax")
+    own = document.get("own_network")
+    if own is not None and network is None:
+        raise ModelFileError(
+            f"{path} holds the parameters of a network of your own ({own!r:.60}) and no code; "
+            "give the network again: MDERRegressor.load(path, network=...)"
+        )
+    if own is None and network is not None:
+        raise ModelFileError(f"{path} was not trained with a network of your own; leave out network=")
     try:
-        model = _restored(cls, document, arrays)
+        model = _restored(cls, document, arrays, network, loss)
     except (KeyError, TypeError, ValueError, AttributeError, IndexError, OverflowError, ArithmeticError) as error:
         raise ModelFileError(f"{path} does not fit together: {error}") from None
     try:
@@ -119,8 +145,8 @@ def restored(
     return model
 
 
-def _restored(cls: type, document: dict[str, Any], arrays: dict[str, np.ndarray]) -> Any:
-    settings = {**document["settings"]}
+def _restored(cls: type, document: dict[str, Any], arrays: dict[str, np.ndarray], network: Any, loss: Any) -> Any:
+    settings = {**document["settings"], "network": network, "loss": loss}
     settings["hidden_layer_sizes"] = tuple(np.atleast_1d(settings["hidden_layer_sizes"]).tolist())
     if settings["nu_max"] is not None:
         settings["nu_max"] = float(settings["nu_max"])
@@ -129,7 +155,7 @@ def _restored(cls: type, document: dict[str, Any], arrays: dict[str, np.ndarray]
     bound = fields["nu_max"] if fields["nu_max"] is None else float(fields["nu_max"])
     embedded = tuple((int(column), int(levels)) for column, levels in fields.get("embedded", ()))
     numbers = {"widths": tuple(fields["widths"]), "nu_max": bound, "r": float(fields["r"]), "embedded": embedded}
-    design = Design(**{"relative": False} | fields | numbers)  # not in files of version 0.1.0
+    design = Design(**{"relative": False} | fields | numbers | {"own": network})  # relative: not in 0.1.0
     if not isinstance(design.relative, bool):
         raise ModelFileError(f"relative must be true or false; got {design.relative!r}")
     if not 0 < design.r < math.inf:
@@ -157,6 +183,7 @@ def _restored(cls: type, document: dict[str, Any], arrays: dict[str, np.ndarray]
         raise ModelFileError(f"extra must be a dict; got {document['extra']!r:.60}")
     model.extra_ = document["extra"]
     model.trained_rows_ = _trained_rows(document.get("trained_rows"), arrays, design)
+    model.own_loss_ = bool(document.get("own_loss", False))
     model.held_out_ = _held_out_rows(arrays, document["members"])
     return model
 
@@ -256,25 +283,18 @@ def _params(arrays: dict[str, np.ndarray], design: Design, members: int) -> Any:
     widths = [design.inputs, *design.widths]
     if not all(is_integer(size) and 0 < size < 1 << 20 for size in (*widths, members, design.targets)):
         raise ModelFileError(f"sizes must be integers; got {widths}, {design.targets} targets, {members} members")
-    found: dict[str, dict[str, np.ndarray]] = {}
-    for name, array in arrays.items():
-        if name.startswith("params/"):
-            _, layer, part = name.split("/")
-            found.setdefault(layer, {})[part] = array
-    if len(found) != len(widths):
-        raise ModelFileError(f"{len(found)} layers are not those of hidden layers {design.widths!r:.60}")
-    if "layers_0" in found:  # the name in files of version 0.1.0
-        found = {f"dense_{i}": found[f"layers_{3 * i}"] for i in range(len(found))}
-    expected = design.shapes(members)
-    if str(jax.tree.structure(found)) != str(jax.tree.structure(expected)):
-        raise ModelFileError(f"layers {sorted(found)} are not those of hidden layers {design.widths}")
-    for got, wanted in zip(jax.tree.leaves(found), jax.tree.leaves(expected), strict=True):
-        if got.shape != wanted.shape or got.dtype != np.float32 or not np.isfinite(got).all():
-            raise ModelFileError(
-                f"parameters must be finite float32 of shape {wanted.shape}; got {got.dtype} {got.shape}"
-            )
-    jax.eval_shape(jax.vmap(design.network().apply, (0, None)), found, np.zeros((1, design.inputs), np.float32))
-    return found
+    found = {name.removeprefix("params/"): array for name, array in arrays.items() if name.startswith("params/")}
+    if design.own is None:
+        if len(found) != 2 * len(widths):
+            raise ModelFileError(f"{len(found)} arrays are not those of hidden layers {design.widths!r:.60}")
+        if "layers_0/kernel" in found:  # the names in files of version 0.1.0
+            places = [(i, part) for i in range(len(widths)) for part in ("kernel", "bias")]
+            found = {f"dense_{i}/{part}": found[f"layers_{3 * i}/{part}"] for i, part in places}
+    else:
+        check_network(design.own, design.inputs, design.targets)
+    params = like_those("parameters", found, design.shapes(), members)
+    jax.eval_shape(jax.vmap(design.network().apply, (0, None)), params, np.zeros((1, design.inputs), np.float32))
+    return params
 
 
 def _warn_of_lost_digits(targets: Standardizer) -> None:

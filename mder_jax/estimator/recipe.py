@@ -14,6 +14,7 @@ from mder_jax.ensemble import Ensemble, fit_ensemble
 from mder_jax.ensemble.members import PerMember
 from mder_jax.losses import mder_nll
 from mder_jax.networks import Network
+from mder_jax.train.problem import Loss
 
 MOST_HELD_OUT = 10_000
 
@@ -45,6 +46,7 @@ class Recipe(NamedTuple):
 def train(
     recipe: Recipe,
     network: Network,
+    loss: Loss | None,
     seed: int,
     rows: Rows,
     held_out: np.ndarray | None = None,
@@ -57,6 +59,7 @@ def train(
     Args:
       recipe: settings.
       network: from standardised inputs to a NIW.
+      loss: of the NIW and standardised targets, one value per row; None for the evidence, `mder_nll`.
       seed: of parameters and shuffles.
       rows: to train on.
       held_out: which of them a member validates with and does not train on, a mask (M, N).
@@ -73,13 +76,14 @@ def train(
     with usual_promotion():
         return fit_ensemble(
             jax.random.key(seed),
-            network if start is None else PerMember(start, lambda params: Network(lambda *_: params, network.apply)),
-            lambda niw, y: mder_nll(niw, y, missing=missing),
+            network,
+            loss or (lambda niw, y: mder_nll(niw, y, missing=missing)),
             rows.X,
             rows.Y,
             optimizer=optimizer(recipe.rate, recipe.alpha, recipe.epochs, kept, batch),
             epochs=recipe.epochs,
             members=recipe.members,
+            init=start,
             batch_size=batch,
             bootstrap=recipe.bootstrap,
             progress=recipe.progress,
