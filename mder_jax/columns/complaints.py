@@ -44,7 +44,7 @@ class CellError(ValueError):
         return self.located(lambda row: f"row {row}, counted from 0")
 
 
-class WrongCell(ValueError):
+class WrongCellError(ValueError):
     """A cell of a column that is wrong, in this row, from 0."""
 
     def __init__(self, reason: str, row: int) -> None:

@@ -6,7 +6,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from mder_jax.columns.complaints import WrongCell
+from mder_jax.columns.complaints import WrongCellError
 
 DAY = 86_400.0
 YEAR = 365.2425 * DAY
@@ -153,7 +153,7 @@ def check_calendar(seconds: np.ndarray) -> None:
     wrong = (seconds < first) | (seconds > last + DAY)
     if wrong.any():
         row = int(wrong.argmax())
-        raise WrongCell("has a date before the year 1 or after 9999", row)
+        raise WrongCellError("has a date before the year 1 or after 9999", row)
 
 
 def described(value: float, part: str) -> str:

@@ -29,7 +29,8 @@ class Encoded(NamedTuple):
       novelty: (N,), 0 for a row like those of training: Σ min((e/0.25)⁴, 10⁶) over numbers, with e the excess over
         the range of training in units of its width; + 1 for each level that training did not have, or 0.05 if it had
         "other" levels; + 0.1 for each gap in a column that had none in training.
-      outside: by the name of a column, (N,) bool: beyond the range, an unseen level, or such a gap.
+      outside: by the name of a column, (N,) bool: beyond the range by a fifth of its width, an unseen level, or such
+        a gap.
 
     Example:
       >>> import numpy as np

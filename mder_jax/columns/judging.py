@@ -10,7 +10,7 @@ from mder_jax.columns.complaints import quoted, share
 from mder_jax.columns.reading import Values
 
 OF_GAP, OF_OTHER, OF_UNSEEN = 0.1, 0.05, 1.0  # novelty
-WORTH_SAYING = 0.4**4  # novelty of a number that is beyond its range by a tenth of the width
+FAR = 0.8**4  # novelty of a number that is beyond its range by a fifth of the width: worth saying
 
 
 class Judged(NamedTuple):
@@ -33,18 +33,17 @@ def judge(column: Column, read: Values) -> Judged:
 def _of_numbers(column: Column, values: np.ndarray) -> Judged:
     judged = _of_gaps(column, np.isnan(values[:, 0]))
     novelty, beyond = judged.novelty, np.zeros(len(values), bool)
-    sentences, said = judged.sentences, False
+    sentences = judged.sentences
     for k, (low, high, _) in enumerate(column.ranges):
         here = (values[:, k] < low) | (values[:, k] > high)
         if not here.any():
             continue
-        excess = ranges.novelty(values[here, k], low, high)
-        if excess.max() > WORTH_SAYING and not said:
-            said = True
-            where = f"outside the range of training in {quoted(column.name)} ({_range(column, k)})"
-            sentences.append(f"{share(int(here.sum()), len(values), 'is', 'are')} {where}")
-        novelty[here] += excess
-        beyond |= here
+        novelty[here] += ranges.novelty(values[here, k], low, high)
+        far = here & (novelty > FAR)
+        if far.any() and not beyond.any():
+            where = f"far outside the range of training in {quoted(column.name)} ({_range(column, k)})"
+            sentences.append(f"{share(int(far.sum()), len(values), 'is', 'are')} {where}")
+        beyond |= far
     return Judged(novelty, judged.outside | beyond, sentences)
 
 

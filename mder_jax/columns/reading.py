@@ -7,7 +7,7 @@ import numpy as np
 from mder_jax.columns import ranges
 from mder_jax.columns.cells import Cells
 from mder_jax.columns.column import Column
-from mder_jax.columns.complaints import WrongCell, listed, quoted, share
+from mder_jax.columns.complaints import WrongCellError, listed, quoted, share
 
 
 class Values(NamedTuple):
@@ -84,5 +84,5 @@ def features(column: Column, values: np.ndarray) -> np.ndarray:
     wrong = np.abs(values) > ranges.LARGEST
     if wrong.any():
         row = int(wrong.argmax())
-        raise WrongCell(f"must hold finite numbers below 3.4e38; got {values[row]:g}", row)
+        raise WrongCellError(f"must hold finite numbers below 3.4e38; got {values[row]:g}", row)
     return values[:, None]

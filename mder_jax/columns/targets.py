@@ -5,7 +5,7 @@ from typing import Any
 import numpy as np
 
 from mder_jax.columns.column import Column
-from mder_jax.columns.complaints import Complaints, WrongCell, quoted
+from mder_jax.columns.complaints import Complaints, WrongCellError, quoted
 from mder_jax.columns.frames import Frame, read
 from mder_jax.columns.reading import features
 
@@ -46,6 +46,6 @@ def _numbers(frame: Frame, j: int) -> np.ndarray:
         wrong = np.flatnonzero(np.isnan(parsed) & ~numbers.matches(text, numbers.MARKER))
         if len(wrong):
             row = int(np.isin(values, wrong).argmax())
-            raise WrongCell(f"is a target and must hold numbers; got {quoted(text[values[row]].as_py())}", row)
+            raise WrongCellError(f"is a target and must hold numbers; got {quoted(text[values[row]].as_py())}", row)
         values = arrow.take(parsed, values)
     return features(column, values)
