@@ -113,6 +113,29 @@ def test_objects_that_are_numbers():
     np.testing.assert_array_equal(X[:, 1], [0, 0, 0, 1, 1, 1, 0, 0])
 
 
+@pytest.mark.parametrize(
+    ("column", "kind", "first"),
+    [
+        (pd.cut(pd.Series([1.0, 2.0, 3.0]), 2), "category", 1.0),
+        (pd.Series(pd.Categorical([5, 7, 5], categories=[9, 7, 5])), "category", 1.0),
+        (pd.Series(pd.period_range("1970-01", periods=3, freq="M")), "date", 1970.0),
+        (pd.Series(pd.to_timedelta([1, 2, 4], unit="min")), "number", 60.0),
+        (np.array([1, 2, 4], "timedelta64[h]"), "number", 3600.0),
+        (np.array(["1970-01", "1971-01", "NaT"], "datetime64[M]"), "date", 1970.0),
+        (pd.Series([datetime.date(1970, 1, 1), "1970-01-02", pd.NaT], dtype=object), "date", 1970.0),
+        (pd.Series(pd.arrays.SparseArray([3.0, 0.0, 1.0])), "number", 3.0),
+        (pl.Series(["x", "y", "x"], dtype=pl.Enum(["z", "y", "x"])), "category", 1.0),
+        (pa.array([1, 2, 4], pa.decimal128(9, 2)), "number", 1.0),
+        (pa.array(["x", "y", "x"], pa.string_view()), "category", 1.0),
+    ],
+)
+def test_other_types_of_columns(column, kind, first):
+    table = Named(a=column)
+    encoding, X = quietly(table)
+    assert only(encoding).kind == kind and X[0, 0] == first
+    np.testing.assert_array_equal(encoding.encode(table).X, X)
+
+
 def test_masked_cells_are_missing():
     table = np.ma.array([[1.0], [7.0], [3.0]], mask=[[False], [True], [False]])
     np.testing.assert_array_equal(quietly(table)[1], [[1, 0], [2, 1], [3, 0]])
@@ -286,6 +309,8 @@ def test_more_than_twelve_levels_are_one_column_of_indices():
     assert later.X[:, 1].tolist() == [0, 14, 2] and later.novelty.tolist() == [1, 0, 0]
     twelve, _ = quietly(pd.DataFrame({"letter": letters[:12]}))
     assert twelve.embedded == () and twelve.width == 12
+    thirteen, _ = quietly(pd.DataFrame({"letter": letters[:13]}))
+    assert thirteen.embedded == ((0, 14),)
 
 
 def test_rare_levels_are_put_together():
@@ -297,6 +322,8 @@ def test_rare_levels_are_put_together():
     with pytest.warns(UserWarning, match=message):
         later = encoding.encode(pd.DataFrame({"kind": ["a", "new", "new", "b"]}))
     np.testing.assert_array_equal(later.novelty, [0, 0.25, 0.25, 0])
+    _, with_gaps = quietly(pd.concat([table, pd.DataFrame({"kind": [None]})]))
+    np.testing.assert_array_equal(with_gaps[[0, 60, 97, 100]], np.eye(4)[[0, 1, 3, 2]])
     few, _ = quietly(table.iloc[10:])  # of fewer than 100 rows all levels are kept
     assert only(few).levels == ("a", "b", "c", "d") and not only(few).other
 
@@ -454,6 +481,7 @@ def test_limits_are_those_of_the_formula():
     assert ranges.limits(values) == pytest.approx(expected, rel=1e-14)
     mostly_zero = np.concatenate([np.zeros(970), np.arange(100.0, 130.0)])
     assert ranges.limits(mostly_zero) == (0, 129)  # the median is inside
+    assert ranges.limits(np.concatenate([np.zeros(970), np.linspace(100, 101, 30)])) == (0, 101)
     assert ranges.limits(np.append(mostly_zero, 1e9)) == (0, 128 + 10 * (128 - 102))
     assert ranges.limits(np.append(np.zeros(99), 7.0)) == (0, 7) and ranges.limits(np.ones(9)) == (1, 1)
 

@@ -18,7 +18,12 @@ SECONDS_PER = {"s": 1.0, "ms": 1e3, "us": 1e6, "ns": 1e9}
 
 def cells(column: Any) -> Cells:
     """The cells of a column of numpy, pandas, polars, Arrow or a sequence of objects."""
-    values = _arrow(column)
+    dtype = getattr(column, "dtype", None)
+    if isinstance(dtype, np.dtype) and dtype.kind in "iuf":
+        return Cells("number", np.asarray(column, np.float64))
+    if str(dtype) == "category" and hasattr(column, "cat"):
+        return _of_pandas_categories(column.cat)
+    values = _arrow(column.dt.to_timestamp() if str(dtype).startswith("period[") else column)
     kind = values.type
     if pa.types.is_dictionary(kind):
         return text(values.dictionary, _indices(values.indices), category=True)
@@ -38,6 +43,12 @@ def cells(column: Any) -> Cells:
     raise TypeError(f"holds {_described(kind)}; an argument must be a string or a number in every cell")
 
 
+def _of_pandas_categories(column: Any) -> Cells:
+    levels = column.categories
+    texts = pa.array(levels) if levels.dtype.kind in "iuf" else pa.array([str(level) for level in levels], pa.string())
+    return text(texts, column.codes.to_numpy().astype(np.int64), category=True)
+
+
 def _described(kind: pa.DataType) -> str:
     if pa.types.is_struct(kind) or pa.types.is_map(kind):
         return f"dicts ({kind})"
@@ -55,6 +66,9 @@ def _arrow(column: Any) -> pa.Array:
         raise TypeError("holds complex numbers (Complex data not supported); a cell must be a real number or text")
     if getattr(column, "ndim", 1) != 1:
         raise ValueError(f"must have one value in each row; got shape {column.shape}")
+    moments = isinstance(column, np.ndarray) and column.dtype.kind in "mM"
+    if moments and np.datetime_data(column.dtype)[0] not in SECONDS_PER:  # hours, days, ...
+        column = column.astype(f"{column.dtype.kind}8[s]")
     try:
         values = pa.array(column, from_pandas=True)
     except (pa.ArrowException, OverflowError, TypeError, ValueError):  # of several types
