@@ -177,8 +177,9 @@ class CsvTable(_FileOfRows):
         lines = ", ".join(str(row.line) for row in self.bad_rows[:LISTED_LINES])
         more = f" and {bad - LISTED_LINES:,} more" if bad > LISTED_LINES else ""
         where = f"{self.path}, line{'s' * (bad > 1)} {lines}{more}"
-        many = f"{bad:,} rows have another number of fields than the first line, which has {len(self._header)}"
-        what = self.bad_rows[0].reason if bad == 1 else many
+        first = self.bad_rows[0]
+        many = f"{bad:,} rows have another number of fields than the first line (line {first.line}: {first.reason})"
+        what = first.reason if bad == 1 else many
         if self._bad_rows_are_to == "refuse":
             raise TableError(f"{where}: {what}; --bad-rows skip leaves out such rows")
         warnings.warn(f"{where}: {what}; not used", stacklevel=2)
@@ -193,6 +194,8 @@ class CsvTable(_FileOfRows):
             name = "UTF-8" if self._file.is_utf8 else self._file.encoding
             where = f"{self.path}, line {self._file.first_undecodable_line()}"
             return TableError(f"{where}: not text in {name}; save the file so, or try --encoding latin-1")
+        if "Empty CSV" in str(error):  # a first line that does not end
+            return TableError(f"{self.path}: the table has no rows")
         if "straddling" in str(error):
             return TableError(f"{self.path}: a line is longer than {LONGEST_LINE} bytes, or a quote is never closed")
         return TableError(f"{self.path}: cannot be read as CSV ({error})")

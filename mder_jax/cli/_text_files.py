@@ -67,7 +67,7 @@ class TextFile:
         self.compression = "gzip" if path.suffix.lower() == ".gz" else None
         start, whole = self._start()
         self.encoding = reading.encoding or _encoding_of(start, whole)
-        text = codecs.getincrementaldecoder(self._codec)("replace").decode(start, whole)
+        text = self._decoded(start, whole)
         self._refuse_what_is_no_text(start, text, whole)
         excel = EXCEL.match(text)
         self.first_line = 2 if excel else 1  # of the table
@@ -135,6 +135,12 @@ class TextFile:
         with self._bytes() as file:
             start = file.read(LONGEST_LINE)
             return start, not file.read(1)
+
+    def _decoded(self, start: bytes, whole: bool) -> str:
+        try:
+            return codecs.getincrementaldecoder(self._codec)("replace").decode(start, whole)
+        except (LookupError, UnicodeError) as error:
+            raise TableError(f"{self.path}: not text in {self.encoding} ({error})") from error
 
     def _refuse_what_is_no_text(self, start: bytes, text: str, whole: bool) -> None:
         if not start:
