@@ -48,10 +48,15 @@ def _parse(arguments: list[str]) -> argparse.Namespace:
     usage = parser.format_usage().removeprefix("usage: ")
     first = argparse.ArgumentParser(parser.prog, usage, parents=[_common()], add_help=False)
     first.add_argument("words", nargs="*")
-    known, _ = first.parse_known_args(arguments)
+    known, others = first.parse_known_args(arguments)
     named = next((word for word in known.words if word in STUDIES), None)
     if named and not known.list:
         command_options.add_options(parser.add_argument_group(f"options of {named}"), find(named).Config)
+    for option in () if named else {word.split("=")[0] for word in others} - {"-h", "--help"}:
+        having = [name for name in STUDIES if command_options.has_option(find(name).Config, option)]
+        if having:
+            example = f"{parser.prog} {having[0]} {option}"
+            parser.error(f"{option} is an option of {', '.join(having)}: name the study first, as in {example}")
     return parser.parse_args(arguments)
 
 
