@@ -12,7 +12,7 @@ from jax import Array, lax
 
 import mder_jax as mder
 from experiments.harness.figures import new_figure
-from experiments.paper.circle_recipe import loss
+from experiments.paper import circle_recipe as recipe
 from experiments.speed.clock import in_turn, ratio, seconds, shown, spread, verdict
 from experiments.speed.job import Job, in_fresh_process, train
 from mder_jax.train.epochs import rounds_for, shuffle_of_pass, shuffled
@@ -91,10 +91,10 @@ def plain_jax(job: Job) -> Callable[[], float]:
     X, Y = map(jnp.asarray, job.data())
     hidden: list[Any] = [nn.Dense(job.width), nn.relu, nn.Dense(job.width), nn.relu]
     network = mder.from_linen(nn.Sequential([*hidden, nn.Dense(mder.num_outputs(job.targets))]), link=job.link)
-    optimizer = job.optimizer()
+    optimizer = recipe.optimizer(job.epochs * job.steps)
 
     def step(params: Any, state: Any, rows: Array) -> tuple[Any, Any]:
-        gradient = jax.grad(lambda params: jnp.mean(loss(network.apply(params, X[rows]), Y[rows])))(params)
+        gradient = jax.grad(lambda params: jnp.mean(recipe.loss(network.apply(params, X[rows]), Y[rows])))(params)
         updates, state = optimizer.update(gradient, state, params)
         return optax.apply_updates(params, updates), state
 
