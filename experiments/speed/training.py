@@ -186,17 +186,12 @@ def report(results: dict[str, Any]) -> str:
     lines.append(f"whole job, {job.epochs} epochs, imports and compilation included: {shown(whole['ours_s'])} s")
     if "ratio" in whole:
         lines.append(f"{LABELS['loop']}, extrapolated from one network a round: {shown(whole['loop_s'], 0)} s")
-    lines.append(f"members that diverged in the whole job: {whole['diverged']} of {job.members}")
-    return "\n".join([*lines, *results["notes"], *_warning(results), *_goals(results)])
-
-
-def _warning(results: dict[str, Any]) -> list[str]:
+    lines += [f"members that diverged in the whole job: {whole['diverged']} of {job.members}", *results["notes"]]
     floor = results["step_ms"]["floor"]
-    factor = floor["high"] / floor["low"]
-    if factor <= STEADY:
-        return []
-    what = f"the floor itself varied by a factor of {factor:.1f}, so other programs had the cores"
-    return [f"NOT VALID: {what}; disregard the goals below and run again on an idle machine"]
+    if (factor := floor["high"] / floor["low"]) > STEADY:
+        what = f"the floor itself varied by a factor of {factor:.1f}, so other programs had the cores"
+        lines.append(f"NOT VALID: {what}; disregard the goals below and run again on an idle machine")
+    return "\n".join([*lines, *_goals(results)])
 
 
 def _goals(results: dict[str, Any]) -> list[str]:
