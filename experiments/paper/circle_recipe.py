@@ -99,7 +99,6 @@ def nu_drop(nu: np.ndarray) -> np.ndarray:
 
 def covariance(L: np.ndarray) -> np.ndarray:
     """(L Lᵀ)₁₂ = L₁₁ L₂₁, the covariance of x and y up to a factor: (..., 2, 2) -> (...)."""
-    L = np.asarray(L)
     return L[..., 0, 0] * L[..., 1, 0]
 
 
