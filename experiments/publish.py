@@ -52,7 +52,8 @@ def full_runs(folder: pathlib.Path) -> dict[str, bytes]:
         files |= report_page.ledger(parts)
         figures += PAPER_FIGURES
     if not files:
-        raise ResultsError(f"{folder} holds neither a benchmark nor all studies with --full; nothing was changed")
+        missing = "neither a benchmark with --full on all tables nor all studies of the paper with --full"
+        raise ResultsError(f"{folder} holds {missing}; nothing was changed")
     return files | {name: (folder / name).read_bytes() for name in figures}
 
 
