@@ -14,7 +14,7 @@ from jax import Array, lax
 from jax.typing import ArrayLike
 
 from mder_jax import linalg
-from mder_jax._checks import check_above, check_type, check_within, floats, integer, plain_number
+from mder_jax._checks import check_above, check_type, floats, integer, is_concrete, plain_number
 from mder_jax.nig import NIG
 from mder_jax.niw import NIW, couple
 from mder_jax.student_t import StudentT
@@ -83,7 +83,8 @@ def inverse_niw_link(
     """
     check_type("niw", niw, NIW)
     low, high = _nu_bounds(niw.n, nu_min, nu_max)
-    check_within(niw.nu, low, high, f"nu must lie within the gate, {low:g} to {high:g}")
+    if is_concrete(niw.nu) and not np.all((low <= np.float64(niw.nu)) & (np.float64(niw.nu) <= high)):
+        raise ValueError(f"nu must lie within the gate, {low:g} to {high:g}; got {niw.nu}")
     tril = _tril_with_log(niw.L, relative)
     return jnp.concatenate([niw.mu, tril, _inverse_gate(niw.nu, low, high)[..., None]], axis=-1)
 
