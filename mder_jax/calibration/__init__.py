@@ -172,21 +172,13 @@ def check_method(method: Method, separate: bool, mixture: Mixture) -> None:
 
 
 class _Distances(NamedTuple):
-    """Distances of y from the mean in units of the covariance, with bounds on their rounding errors.
+    """Distances of y from the mean in units of the covariance, with bounds on their rounding errors."""
 
-    Args:
-      covariance: (N, n, n).
-      offsets: ``|y_j − mean_j| / std_j``, (N, n).
-      squares: (y − mean)ᵀ Cov⁻¹ (y − mean) of the observed targets, (N,).
-      offset_errors: bounds on the error of the offsets, (N, n).
-      joint_errors: the same for the root of the squares of complete rows, (N,).
-    """
-
-    covariance: Array
-    offsets: Array
-    squares: Array
-    offset_errors: Array
-    joint_errors: Array
+    covariance: Array  # (N, n, n)
+    offsets: Array  # |y_j − mean_j| / std_j, (N, n)
+    squares: Array  # (y − mean)ᵀ Cov⁻¹ (y − mean) of the observed targets, (N,)
+    offset_errors: Array  # (N, n)
+    joint_errors: Array  # of the root of the squares of complete rows, (N,)
 
 
 @jax.jit
@@ -203,13 +195,8 @@ def _program(mixture: Mixture, y: Array) -> _Distances:
     white = jnp.abs(linalg.whiten(C, d))
     by_covariance = jnp.sum(jnp.abs(covariance) * jnp.sum(inverse * white[..., None], axis=-2)[..., None, :], axis=-1)
     joint = jnp.sum(inverse * (unknown + by_covariance)[..., None, :], axis=-1)
-    return _Distances(
-        covariance,
-        jnp.abs(d) / std,
-        squares,
-        ulps * (unknown + jnp.abs(d)) / std,
-        ulps * jnp.sqrt(jnp.sum(joint * joint, axis=-1)),
-    )
+    joint_errors = ulps * jnp.sqrt(jnp.sum(joint * joint, axis=-1))
+    return _Distances(covariance, jnp.abs(d) / std, squares, ulps * (unknown + jnp.abs(d)) / std, joint_errors)
 
 
 def _distances(mixture: Mixture, y: Array) -> _Distances:
@@ -228,7 +215,7 @@ def _observed(y: Array) -> np.ndarray:
 def _pull(mixture: Mixture, y: Array, level: float) -> tuple[np.ndarray, ...]:
     if len(y) < 2:
         raise ValueError(f"the spread of pulls needs 2 rows or more; got {len(y)}; 'posterior' takes one")
-    pulls = np.asarray(_distances(mixture, y).squares) / _observed(y)
+    pulls = _distances(mixture, y).squares / _observed(y)
     estimate = np.mean(pulls, keepdims=True)
     if estimate == 0:
         raise ValueError("every y is exactly the predicted mean; no positive factor fits that")
@@ -255,8 +242,8 @@ def conformal_scores(prediction: StudentT | NIW | Mixture, y: ArrayLike, joint: 
     mixture, y = _held_out(prediction, y)
     found = _distances(mixture, y)
     if not joint:
-        scores = np.asarray(found.offsets + found.offset_errors)
-        return _rounded_up(np.sort(scores, axis=0)[: int(np.sum(~np.isnan(y), axis=0).max())], y.dtype)  # NaN last
+        scores = np.sort(found.offsets + found.offset_errors, axis=0)  # NaN last
+        return _rounded_up(scores[: np.sum(~np.isnan(y), axis=0).max()], y.dtype)
     complete = _observed(y) == mixture.n
     if not complete.any():
         raise ValueError(f"joint scores need rows with all {mixture.n} targets; every row has a NaN; see joint=False")
@@ -284,16 +271,14 @@ def radius_of(scores: ArrayLike, coverage: float) -> Array:
 
 def radius_from(scores: np.ndarray, coverage: float) -> np.ndarray:
     """`radius_of` in numpy and the precision of the scores."""
-    count = np.sum(~np.isnan(scores), axis=0)
-    rank = _rank(count, coverage)
-    padded = np.append(np.sort(scores, axis=0), np.full((1, *scores.shape[1:]), np.inf), axis=0)
-    found = np.take_along_axis(padded, np.minimum(rank - 1, len(scores))[None], axis=0)[0]
-    return np.where(rank > count, np.inf, found)
+    rank = _rank(np.sum(~np.isnan(scores), axis=0), coverage)
+    ordered = np.sort(np.append(scores, np.full((1, *scores.shape[1:]), np.inf), axis=0), axis=0)  # ∞, then NaN last
+    return np.take_along_axis(ordered, rank[None] - 1, axis=0)[0]
 
 
-def _rank(count: Any, coverage: float) -> np.ndarray:
+def _rank(count: Any, coverage: float) -> Any:
     """⌈(K+1) coverage⌉ without rounding errors such as 0.07 · 100 = 7.000000000000001."""
-    return np.ceil((np.asarray(count) + 1) * coverage * (1 - 1e-12)).astype(int)
+    return np.ceil((count + 1) * coverage * (1 - 1e-12)).astype(int)
 
 
 def rows_needed(coverage: float) -> int:

@@ -114,9 +114,8 @@ def _log_start(parts: Parts) -> float:
 def finite_rows(values: ArrayLike, what: str) -> np.ndarray:
     """The values in double precision, or an error that names the first row that is not finite."""
     numbers = np.asarray(values, np.float64)
-    if not np.isfinite(numbers).all():
-        row = first(~np.isfinite(numbers))[0]
-        raise ValueError(f"{what} in row {row} (rows with nothing but NaN in y not counted)")
+    if not (finite := np.isfinite(numbers)).all():
+        raise ValueError(f"{what} in row {first(~finite)[0]} (rows with nothing but NaN in y not counted)")
     return numbers
 
 
@@ -159,8 +158,7 @@ def _newton_step(slope: np.ndarray, information: np.ndarray) -> np.ndarray:
 def likelihood(parts: Parts, start: np.ndarray, level: float) -> tuple[np.ndarray, ...]:
     """Factors of maximum likelihood, their errors and intervals, from the observed information in ln factor."""
     x, information = _maximise(parts, start, 0.0)
-    curvature = np.linalg.eigvalsh(information)
-    if not curvature.min() > _UNDETERMINED**-2:
+    if not np.linalg.eigvalsh(information).min() > _UNDETERMINED**-2:
         raise ValueError(
             f"the likelihood has no maximum that these {parts.df.shape[1]} rows determine; the search ended at factors"
             f" {', '.join(f'{factor:.3g}' for factor in np.exp(x))}. method='posterior' has a prior that bounds them"
