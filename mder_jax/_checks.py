@@ -207,8 +207,7 @@ def in_order(y: Any, names: list[str] | None) -> Any:
         return y
     if sorted(here) != sorted(names):
         raise ValueError(f"y must have the targets of the fit, {names}, in any order; its columns are {here!r:.200}")
-    columns = list(y.columns)
-    return y[[columns[here.index(name)] for name in names]]
+    return y[[y.columns[here.index(name)] for name in names]]
 
 
 def names_of(y: Any) -> list[str] | None:
@@ -312,16 +311,14 @@ def chosen_rows(name: str, rows: Any, count: int) -> np.ndarray:
 def check_index(index: Sequence[int], n: int) -> tuple[int, ...]:
     """Indices of targets as a tuple in 0 .. n-1, negative ones counted from the end, without repeats."""
     try:
-        plain = np.ndim(index) == 1 and not any(isinstance(i, bool | np.bool_) for i in index)
-        chosen = tuple(operator.index(i) for i in index) if plain else ()
+        if np.ndim(index) != 1 or any(isinstance(i, bool | np.bool_) for i in index):
+            raise TypeError
+        given = [operator.index(i) for i in index]
     except (TypeError, ValueError):
-        plain = False
-    if not plain:
-        raise TypeError(f"name targets by a list of their numbers, such as [0]; got {index!r:.60}")
-    outside = [i for i in chosen if not -n <= i < n]
-    if outside:
+        raise TypeError(f"name targets by a list of their numbers, such as [0]; got {index!r:.60}") from None
+    if outside := [i for i in given if not -n <= i < n]:
         raise ValueError(f"targets are numbered 0 to {n - 1}; got {outside[0]}")
-    chosen = tuple(i % n for i in chosen)
+    chosen = tuple(i % n for i in given)
     if len(set(chosen)) < len(chosen) or not chosen:
         raise ValueError(f"name at least one target and each once; got {tuple(index)}")
     return chosen

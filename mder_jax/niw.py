@@ -5,7 +5,7 @@ r"""The Normal-Inverse-Wishart prior and its closed forms.
 
 import math
 from collections.abc import Sequence
-from typing import Literal, NamedTuple
+from typing import Literal, NamedTuple, get_args
 
 import jax
 import jax.numpy as jnp
@@ -253,12 +253,12 @@ def aleatoric(niw: NIW, definition: Definition = "meinert2021") -> Array:
       >>> print(aleatoric(niw)[0, 0], aleatoric(niw, "amini2020"))  # 9/(9 − 3)
       1.5 [1.5 1.5]
     """
-    _check_moment(niw, definition)
+    _checks.check_type("niw", niw, NIW)
+    _checks.check_option("definition", definition, get_args(Definition))
     if definition == "meinert2023":
         return predictive(niw).marginal_scale()
     # The variances are positive and so infinite, never undefined, where the mean does not exist.
-    covariance = _moment(niw, jnp.ones_like(niw.nu), jnp.maximum(niw.nu - (niw.n + 1), -0.5))
-    return linalg.diagonal(covariance) if definition == "amini2020" else covariance
+    return _moment(niw, definition, jnp.ones_like(niw.nu), jnp.maximum(niw.nu - (niw.n + 1), -0.5))
 
 
 def epistemic(niw: NIW, definition: Definition = "meinert2021") -> Array:
@@ -279,22 +279,18 @@ def epistemic(niw: NIW, definition: Definition = "meinert2021") -> Array:
       >>> print(epistemic(niw)[0, 0], epistemic(niw, "amini2020"))  # 1.5/3
       0.5 [0.5 0.5]
     """
-    _check_moment(niw, definition)
+    _checks.check_type("niw", niw, NIW)
+    _checks.check_option("definition", definition, get_args(Definition))
     if definition == "meinert2023":
         return 1 / jnp.sqrt(niw.kappa)
-    covariance = _moment(niw, niw.kappa, niw.nu - (niw.n + 1))
-    return linalg.diagonal(covariance) if definition == "amini2020" else covariance
+    return _moment(niw, definition, niw.kappa, niw.nu - (niw.n + 1))
 
 
-def _moment(niw: NIW, divisor: Array, margin: Array) -> Array:
-    """ν/(ν − n − 1) Σ₀ / divisor where it exists; see `moment_or_undefined`."""
+def _moment(niw: NIW, definition: str, divisor: Array, margin: Array) -> Array:
+    """ν/(ν − n − 1) Σ₀ / divisor where it exists (see `moment_or_undefined`), or its diagonal."""
     factor = (1 + (niw.n + 1) / (niw.nu - (niw.n + 1))) / divisor
-    return moment_or_undefined(factor[..., None, None] * linalg.gram(niw.L), margin)
-
-
-def _check_moment(niw: NIW, definition: str) -> None:
-    _checks.check_type("niw", niw, NIW)
-    _checks.check_option("definition", definition, ("amini2020", "meinert2021", "meinert2023"))
+    covariance = moment_or_undefined(factor[..., None, None] * linalg.gram(niw.L), margin)
+    return linalg.diagonal(covariance) if definition == "amini2020" else covariance
 
 
 def posterior(niw: NIW, observations: ArrayLike) -> NIW:

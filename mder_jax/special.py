@@ -144,11 +144,12 @@ def _radius_of_tail_jvp(n: int, primals: tuple[Array, Array], tangents: tuple[Ar
     return radius, (along_df - d_tail) / density
 
 
-def _aligned(df: Array, **values: Array) -> list[Array]:
-    """All arrays in their common batch shape, and a check that df is positive."""
-    check_above("df", df, 0, "degrees of freedom")
-    batch = common_batch(df=df.shape, **{name: value.shape for name, value in values.items()})
-    return [jnp.broadcast_to(array, batch) for array in (df, *values.values())]
+def _aligned(**values: ArrayLike) -> list[Array]:
+    """The arguments, one of them df, as floats in their common batch shape; an error unless df is positive."""
+    arrays = dict(zip(values, floats(**values), strict=True))
+    check_above("df", arrays["df"], 0, "degrees of freedom")
+    batch = common_batch(**{name: array.shape for name, array in arrays.items()})
+    return [jnp.broadcast_to(array, batch) for array in arrays.values()]
 
 
 def log_gamma_ratio(x: ArrayLike, n: int) -> Array:
@@ -173,8 +174,7 @@ def t_cdf(t: ArrayLike, df: ArrayLike) -> Array:
       >>> print(t_cdf(jnp.array([0.0, 1.0]), 1.0).round(4))  # df = 1: ½ + arctan(t)/π
       [0.5  0.75]
     """
-    t, df = floats(t=t, df=df)
-    df, t = _aligned(df, t=t)
+    t, df = _aligned(t=t, df=df)
     above = t >= 0
     half_tail = 0.5 * joint_tail(jnp.where(above, t, -t), df, 1)
     return jnp.where(jnp.isnan(df), jnp.nan, jnp.where(above, 1 - half_tail, half_tail))
@@ -189,8 +189,7 @@ def t_ppf(p: ArrayLike, df: ArrayLike) -> Array:
       >>> print(f"{t_ppf(0.975, jnp.inf):.2f}")
       1.96
     """
-    p, df = floats(p=p, df=df)
-    df, p = _aligned(df, p=p)
+    p, df = _aligned(p=p, df=df)
     below = p < 0.5
     radius = radius_of_tail(2 * jnp.where(below, p, 1 - p), df, 1)
     return jnp.where(below, -radius, radius)
@@ -205,8 +204,7 @@ def joint_pit(radius: ArrayLike, df: ArrayLike, n: int) -> Array:
       >>> print(f"{joint_pit(1.0, jnp.inf, 2):.4f}")  # 1 - exp(-1/2)
       0.3935
     """
-    radius, df = floats(radius=radius, df=df)
-    df, radius = _aligned(df, radius=radius)
+    radius, df = _aligned(radius=radius, df=df)
     return 1 - joint_tail(radius, df, integer("n", n))
 
 
@@ -219,6 +217,5 @@ def joint_radius(coverage: ArrayLike, df: ArrayLike, n: int) -> Array:
       >>> print(f"{joint_radius(0.9, jnp.inf, 2):.4f}")  # sqrt(-2 ln 0.1)
       2.1460
     """
-    coverage, df = floats(coverage=coverage, df=df)
-    df, coverage = _aligned(df, coverage=coverage)
+    coverage, df = _aligned(coverage=coverage, df=df)
     return radius_of_tail(1 - coverage, df, integer("n", n))

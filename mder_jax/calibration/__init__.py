@@ -207,15 +207,10 @@ def _distances(mixture: Mixture, y: Array) -> _Distances:
     return found
 
 
-def _observed(y: Array) -> np.ndarray:
-    """How many targets each row has, (N, n) -> (N,)."""
-    return np.sum(~np.isnan(y), axis=1)
-
-
 def _pull(mixture: Mixture, y: Array, level: float) -> tuple[np.ndarray, ...]:
     if len(y) < 2:
         raise ValueError(f"the spread of pulls needs 2 rows or more; got {len(y)}; 'posterior' takes one")
-    pulls = _distances(mixture, y).squares / _observed(y)
+    pulls = _distances(mixture, y).squares / np.sum(~np.isnan(y), axis=1)
     estimate = np.mean(pulls, keepdims=True)
     if estimate == 0:
         raise ValueError("every y is exactly the predicted mean; no positive factor fits that")
@@ -244,7 +239,7 @@ def conformal_scores(prediction: StudentT | NIW | Mixture, y: ArrayLike, joint: 
     if not joint:
         scores = np.sort(found.offsets + found.offset_errors, axis=0)  # NaN last
         return _rounded_up(scores[: np.sum(~np.isnan(y), axis=0).max()], y.dtype)
-    complete = _observed(y) == mixture.n
+    complete = ~np.isnan(y).any(axis=1)
     if not complete.any():
         raise ValueError(f"joint scores need rows with all {mixture.n} targets; every row has a NaN; see joint=False")
     return _rounded_up(np.sort((np.sqrt(found.squares) + found.joint_errors)[complete]), y.dtype)
@@ -299,7 +294,7 @@ def conformal_radius(prediction: StudentT | NIW | Mixture, y: ArrayLike, coverag
 
     Args:
       prediction: of N rows.
-      y: targets, (N, n); a NaN was not observed.
+      y: as in `conformal_scores`.
       coverage: above 0, at most 1.
       joint: True for one radius of the ellipsoid √((y − mean)ᵀ Cov⁻¹ (y − mean)) ≤ radius; False for the half-widths
         of each target's interval in units of its standard deviation, (n,). For a mixture the mean and `total`.

@@ -80,12 +80,8 @@ def _objective(log_factors: Array, parts: Parts, precision: float) -> Array:
 @jax.jit
 def _derivatives(log_factors: Array, parts: Parts, precision: float) -> tuple[Array, Array, Array]:
     """Value, gradient, and minus the second derivatives; forward mode twice, which compiles in half the time."""
-
-    def objective(x: Array) -> Array:
-        return _objective(x, parts, precision)
-
-    gradient = jax.jacfwd(objective)
-    return objective(log_factors), gradient(log_factors), -jax.jacfwd(gradient)(log_factors)
+    arguments, gradient = (log_factors, parts, precision), jax.jacfwd(_objective)
+    return _objective(*arguments), gradient(*arguments), -jax.jacfwd(gradient)(*arguments)
 
 
 @jax.jit
@@ -95,20 +91,18 @@ def _on_grid(points: Array, parts: Parts, precision: float) -> Array:
 
 
 def prepare(t: StudentT, y: Array, separate: bool) -> tuple[Parts, np.ndarray]:
-    """The parts of the members' t and the targets, and the start of the search: one ln factor, or two."""
+    """The parts of the members' t and the targets, and the start of the search: one ln factor, or two.
+
+    It starts at ln of the median of ‖L⁻¹(y − μ̄)‖² / (n + ‖L⁻¹(μ_i − μ̄)‖²), which exists for any df.
+    """
     parts = _parts_of(t, y)
-    start = np.full(1 + separate, _log_start(parts))
-    at_start = _log_density(jnp.asarray(start, y.dtype), parts)
-    return parts._replace(constant=parts.constant - at_start[None]), start
-
-
-def _log_start(parts: Parts) -> float:
-    """ln of the median of ‖L⁻¹(y − μ̄)‖² / (n + ‖L⁻¹(μ_i − μ̄)‖²), which exists for any df."""
     with np.errstate(over="ignore"):
         residual, offset = (sum(np.asarray(x) ** 2 for x in part) for part in (parts.residual, parts.offset))
     ratios = np.mean(residual, axis=0) / np.mean(parts.observed + offset, axis=0)
     ratios = finite_rows(ratios, "the prediction is not finite")
-    return math.log(np.median(ratios[ratios > 0])) if np.any(ratios > 0) else 0.0
+    start = np.full(1 + separate, math.log(np.median(ratios[ratios > 0])) if np.any(ratios > 0) else 0.0)
+    at_start = _log_density(jnp.asarray(start, y.dtype), parts)
+    return parts._replace(constant=parts.constant - at_start[None]), start
 
 
 def finite_rows(values: ArrayLike, what: str) -> np.ndarray:

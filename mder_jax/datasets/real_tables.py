@@ -21,11 +21,9 @@ class MissingTableError(FileNotFoundError):
 
     Example:
       >>> from mder_jax.datasets import real
-      >>> try:
-      ...     real("energy", folder="nowhere")
-      ... except MissingTableError as error:
-      ...     print(error)
-      the table energy is not here: there is no nowhere/energy/data.csv
+      >>> real("energy", folder="nowhere")
+      Traceback (most recent call last):
+      mder_jax.datasets.real_tables.MissingTableError: the table energy is not here: there is no nowhere/energy/data.csv
     """
 
 

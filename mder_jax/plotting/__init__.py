@@ -178,7 +178,7 @@ def calibration(
     ax.plot([0, 1], [0, 1], color=GREY, linewidth=0.8)
     for j, label in enumerate(labels):
         ax.plot(level, observed[:, j], **_drawing.line(j), label=label)
-    joint = _drawing.joint_pit(y, mixture) if mixture.n > 1 else np.empty(0)
+    joint = _drawing.finite(metrics.joint_pit(y, mixture)) if mixture.n > 1 else np.empty(0)
     if joint.size:
         inside = np.searchsorted(np.sort(joint), level, side="right") / joint.size
         ax.plot(level, inside, color=BLACK, linewidth=2, label="joint region")
@@ -206,7 +206,7 @@ def pit(
     """
     y, mixture = prepared(y, prediction)
     labels = ["all targets"] if joint else _drawing.labels(names, mixture.n)
-    values = _drawing.joint_pit(y, mixture)[:, None] if joint else np.asarray(metrics.pit(y, mixture))
+    values = _drawing.finite(metrics.joint_pit(y, mixture))[:, None] if joint else np.asarray(metrics.pit(y, mixture))
     rows = _drawing.fewest(values)
     edges = np.linspace(0, 1, int(np.clip(rows // 10, 5, 20)) + 1)
     bins = len(edges) - 1

@@ -8,9 +8,7 @@ import numpy as np
 from jax import Array
 from jax.typing import ArrayLike
 
-from mder_jax import metrics
 from mder_jax._checks import check_same, floats, target_names
-from mder_jax.metrics.scores import Prediction
 from mder_jax.mixture import Mixture, radius_of_tail
 
 if TYPE_CHECKING:
@@ -118,12 +116,6 @@ def ordered(x: ArrayLike, count: int) -> tuple[np.ndarray, np.ndarray]:
         raise ValueError(f"x must be finite; got {values[row]} in row {row}")
     order = np.argsort(values, kind="stable")
     return order, values[order]
-
-
-def joint_pit(y: ArrayLike, prediction: Prediction) -> np.ndarray:
-    """Joint PIT of the rows that are complete and have a covariance."""
-    complete = ~np.isnan(np.asarray(y)).any(axis=1)
-    return finite(np.asarray(metrics.joint_pit(y, prediction))[complete])
 
 
 def root(variance: np.ndarray) -> np.ndarray:

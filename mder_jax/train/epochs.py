@@ -81,7 +81,9 @@ class Fit(NamedTuple):
 
 def begin(problem: Problem, data: Data, key: Array) -> tuple[State, Plan]:
     """The state before the first epoch, and the rows to train on."""
-    init_key, row_key, training_key = jax.random.split(_as_threefry(key), 3)
+    bits = (jax.random.key_data(key) if is_key(key) else key)[:2]
+    # The numbers of this kind of key do not change under `vmap`; those of some others do.
+    init_key, row_key, training_key = jax.random.split(jax.random.wrap_key_data(bits, impl="threefry2x32"), 3)
     params = problem.network.init(init_key, data.X[:1])
     never = jnp.full((), -1, jnp.int32)
     state = State(
@@ -95,11 +97,6 @@ def begin(problem: Problem, data: Data, key: Array) -> tuple[State, Plan]:
         best_epoch=never,
     )
     return state, _plan(problem.settings, data, row_key)
-
-
-def _as_threefry(key: Array) -> Array:
-    """The key as one whose numbers do not change under `vmap`; those of some other kinds do."""
-    return jax.random.wrap_key_data((jax.random.key_data(key) if is_key(key) else key)[:2], impl="threefry2x32")
 
 
 def _plan(settings: Settings, data: Data, key: Array) -> Plan:
@@ -168,14 +165,10 @@ def rows_of_batch(settings: Settings, data: Data) -> int:
     return data.X.shape[0] if settings.batch_size is None else settings.batch_size
 
 
-def steps_of_epoch(settings: Settings, data: Data) -> int:
-    """The minibatches of an epoch."""
-    return settings.steps_per_epoch or -(-data.X.shape[0] // rows_of_batch(settings, data))
-
-
 def _minibatches(settings: Settings, data: Data, plan: Plan, seed: Array, epoch: Array) -> Minibatch:
     """The minibatches of an epoch, (steps, rows), as places in the plan; those beyond its last do not count."""
-    steps, rows = steps_of_epoch(settings, data), rows_of_batch(settings, data)
+    rows = rows_of_batch(settings, data)
+    steps = settings.steps_per_epoch or -(-data.X.shape[0] // rows)
     index = jnp.arange(steps, dtype=jnp.int32)
     step = epoch * steps + index
     in_a_pass = -(-plan.size // rows)

@@ -95,12 +95,7 @@ def check_key(key: Any) -> None:
 
 
 def check_data(data: Data, but: Data | None = None) -> None:
-    """Raise unless X is finite, Y has no infinity, and all have the same rows.
-
-    Args:
-      data: to check.
-      but: the values of arrays that it holds as well are not looked at again.
-    """
+    """Raise unless X is finite, Y has no infinity, and all have the same rows; values also in `but` are known to be."""
     checked = [] if but is None else [id(leaf) for leaf in jax.tree.leaves(but)]
 
     def check_pair(name: str, X: Array, Y: Array) -> None:
