@@ -60,9 +60,8 @@ def split_last(x: Array) -> list[Array]:
 
 def split_tril(L: Array) -> list[list[Array]]:
     """The lower triangle of (..., n, n) as separate arrays: row i is a list of i + 1 arrays (...)."""
-    n, rank = L.shape[-1], L.ndim
-    rows = [lax.split(row, (1,) * n, rank - 1) for row in lax.split(L, (1,) * n, rank - 2)]
-    return [[jnp.squeeze(entry, (-1, -2)) for entry in row[: i + 1]] for i, row in enumerate(rows)]
+    rows = lax.split(L, (1,) * L.shape[-1], L.ndim - 2)
+    return [split_last(jnp.squeeze(row, -2))[: i + 1] for i, row in enumerate(rows)]
 
 
 def join_tril(entries: list[Array], n: int) -> Array:
@@ -209,9 +208,8 @@ def cholesky(S: Array) -> Array:
     def eliminate(j: Array, rest: Array) -> Array:
         pivot = jnp.take(rest, j, axis=-1)  # column j
         column = jnp.where(rows >= j, pivot / jnp.sqrt(jnp.take(pivot, j, axis=-1))[..., None], 0.0)
-        later = rows[..., None, :] > j
-        update = rest - column[..., :, None] * column[..., None, :]
-        return jnp.where(later, update, jnp.where(rows[..., None, :] == j, column[..., :, None], rest))
+        update, place = rest - column[..., :, None] * column[..., None, :], rows[..., None, :]
+        return jnp.where(place > j, update, jnp.where(place == j, column[..., :, None], rest))
 
     return lax.fori_loop(0, n, eliminate, S)
 
@@ -348,8 +346,7 @@ def _triangularise(B: Array, observed: Array) -> Array:
         B = jnp.where(rows > i, reflected, jnp.where(rows == i, done[..., None, :], B))
         return B, taken | (here & seen)
 
-    start = jnp.zeros((*B.shape[:-2], m), bool)
-    return lax.fori_loop(0, k, reflect, (B, start))[0][..., :k]
+    return lax.fori_loop(0, k, reflect, (B, jnp.zeros((*B.shape[:-2], m), bool)))[0][..., :k]
 
 
 @_triangularise.defjvp

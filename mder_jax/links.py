@@ -5,7 +5,6 @@ Packing of the paper (Sec. 4): first the n entries of μ₀, then the rows of L 
 """
 
 import math
-from collections.abc import Callable
 
 import jax
 import jax.numpy as jnp
@@ -118,11 +117,6 @@ def inverse_softplus(x: Array) -> Array:
     return x + jnp.log(-jnp.expm1(-x))
 
 
-def _on_diagonal(function: Callable[[Array], Array], matrix: Array) -> Array:
-    eye = linalg.on_diagonal(matrix)
-    return jnp.where(eye, function(jnp.where(eye, matrix, 1.0)), matrix)
-
-
 def _outputs(raw: ArrayLike, width: int, needs: str) -> Array:
     (raw,) = floats(raw=raw)
     if raw.shape[-1:] != (width,):
@@ -136,8 +130,9 @@ def _bounded_exp(p: Array) -> Array:
 
 def _tril_with_exp(entries: Array, n: int, relative: bool = False) -> Array:
     if n > linalg.ENTRYWISE:
-        L = _on_diagonal(_bounded_exp, linalg.unpack_tril(entries, n))
-        return jnp.where(linalg.on_diagonal(L), L, L * linalg.diagonal(L)[..., None]) if relative else L
+        matrix = linalg.unpack_tril(entries, n)
+        diagonal = _bounded_exp(linalg.diagonal(matrix))[..., None]
+        return jnp.where(linalg.on_diagonal(matrix), diagonal, matrix * diagonal if relative else matrix)
     packed = linalg.split_last(entries)
     for j in range(n):
         first, last = linalg.tril_size(j), linalg.tril_size(j + 1) - 1
@@ -148,9 +143,8 @@ def _tril_with_exp(entries: Array, n: int, relative: bool = False) -> Array:
 
 
 def _tril_with_log(L: Array, relative: bool = False) -> Array:
-    if relative:
-        L = jnp.where(linalg.on_diagonal(L), L, L / linalg.diagonal(L)[..., None])
-    return linalg.pack_tril(_on_diagonal(jnp.log, L))
+    diagonal = linalg.diagonal(L)[..., None]
+    return linalg.pack_tril(jnp.where(linalg.on_diagonal(L), jnp.log(diagonal), L / diagonal if relative else L))
 
 
 def nig_link(raw: ArrayLike, n: int | None = None, floor: float = 1e-6) -> NIG:

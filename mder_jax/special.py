@@ -108,7 +108,6 @@ def _two_sided_tail(t: Array, m: Array) -> Array:
 @partial(jax.jit, static_argnums=2)  # a loop called without jit is compiled anew each time
 def radius_of_tail(tail: Array, df: Array, n: int) -> Array:
     """The radius whose `joint_tail` is the given probability: Newton in ln radius inside a shrinking bracket."""
-    info = jnp.finfo(tail.dtype)
     target = jnp.log(tail)
     limit = jnp.broadcast_to(jnp.log(_largest_radius(df)), target.shape)
 
@@ -125,7 +124,7 @@ def radius_of_tail(tail: Array, df: Array, n: int) -> Array:
 
     def unfinished(state: tuple[Array, ...]) -> Array:
         *_, change, count = state
-        return (count < 100) & jnp.any(change > 4 * info.eps)
+        return (count < 100) & jnp.any(change > 4 * jnp.finfo(tail.dtype).eps)
 
     start = jnp.full_like(target, 0.5 * math.log(n))
     state: tuple[Array, ...] = (-limit, limit, start, jnp.full_like(target, jnp.inf), jnp.zeros((), jnp.int32))

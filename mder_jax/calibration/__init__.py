@@ -67,9 +67,8 @@ class ScaleFit(NamedTuple):
     def __str__(self) -> str:
         names = ("within", "between") if self.separate else ("covariance",)
         lines = [f"factors on the covariance by {self.method}, {self.rows} rows, {self.level:.0%} intervals"]
-        columns = zip(self.scale, self.standard_error, self.lower, self.upper, strict=True)
-        for name, numbers in zip(names, columns, strict=False):
-            factor, error, low, high = map(float, numbers)
+        columns = zip(names, self.scale, self.standard_error, self.lower, self.upper, strict=False)
+        for name, factor, error, low, high in columns:
             lines.append(f"  {name:<10}  {factor:.4g} ± {error:.2g}  [{low:.4g}, {high:.4g}]")
         return "\n".join(lines)
 

@@ -182,8 +182,7 @@ def _grid_axes(parts: Parts, mode: np.ndarray, covariance: np.ndarray, precision
     def end(ridge: np.ndarray) -> float:
         steps = 2 * 1.25 ** np.arange(24)
         points = jnp.asarray(mode + steps[:, None] * ridge, parts.df.dtype)
-        low = top - np.asarray(_on_grid(points, parts, precision)) > _DROP
-        return steps[np.argmax(low)]
+        return steps[np.argmax(top - np.asarray(_on_grid(points, parts, precision)) > _DROP)]
 
     axes = []
     for j, centre in enumerate(mode):

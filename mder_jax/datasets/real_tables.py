@@ -140,14 +140,13 @@ def locate(name: str, folder: str | pathlib.Path | None = None) -> tuple[pathlib
         raise TypeError(f"folder must be a path, or None; got {folder!r:.60}")
     source, looked = SOURCES[name], []
     root = folder if folder is not None else os.environ.get(FOLDER)
-    if source.file:
-        if root is None:
-            looked.append(f"the environment variable {FOLDER} is not set")
-        else:
-            path = pathlib.Path(root) / name / source.file
-            if path.is_file():
-                return path, _separated if path.suffix == ".csv" else _text
-            looked.append(f"there is no {path}")
+    if source.file and root is None:
+        looked.append(f"the environment variable {FOLDER} is not set")
+    elif source.file and root is not None:
+        path = pathlib.Path(root) / name / source.file
+        if path.is_file():
+            return path, _separated if path.suffix == ".csv" else _text
+        looked.append(f"there is no {path}")
     if name in _PACKAGED:
         package, file, parse = _PACKAGED[name]
         try:

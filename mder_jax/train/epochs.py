@@ -134,7 +134,7 @@ def run_epoch(problem: Problem, data: Data, plan: Plan, state: State, epoch: Arr
     train = jnp.where(running, jnp.sum(sums) / jnp.sum(counts), jnp.nan)
     if data.validation is None:
         return state, Losses(train, None)
-    validation = _mean_loss(problem, state.params, *data.validation, rows_of_batch(problem.settings, data))
+    validation = _mean_loss(problem, state.params, *data.validation, rows=batches.rows.shape[1])
     state = _keep_best(problem.settings, state, epoch, validation)
     return state, Losses(train, jnp.where(running, validation, jnp.nan))
 
@@ -160,14 +160,9 @@ class Minibatch(NamedTuple):
     present: Array
 
 
-def rows_of_batch(settings: Settings, data: Data) -> int:
-    """The rows of a whole minibatch."""
-    return data.X.shape[0] if settings.batch_size is None else settings.batch_size
-
-
 def _minibatches(settings: Settings, data: Data, plan: Plan, seed: Array, epoch: Array) -> Minibatch:
     """The minibatches of an epoch, (steps, rows), as places in the plan; those beyond its last do not count."""
-    rows = rows_of_batch(settings, data)
+    rows = settings.batch_size or data.X.shape[0]
     steps = settings.steps_per_epoch or -(-data.X.shape[0] // rows)
     index = jnp.arange(steps, dtype=jnp.int32)
     step = epoch * steps + index

@@ -156,17 +156,13 @@ def check_problem(problem: Problem, data: Data, key: Array) -> None:
     """Raise unless network, loss and optimiser fit together on these shapes (nothing is computed)."""
     network, loss, optimizer = problem.network, problem.loss, problem.optimizer
     if not (callable(getattr(network, "init", None)) and callable(getattr(network, "apply", None))):
-        raise TypeError(
-            f"network must be a Network(init, apply), as made by mlp or from_linen; got {type(network).__name__}"
-        )
+        raise TypeError(f"network must be a Network(init, apply), see mlp and from_linen; got {type(network).__name__}")
     if network.train is not None and not callable(network.train):
         raise TypeError(f"network.train must be a function of (params, x, key), or None; got {network.train!r:.60}")
     if not callable(loss):
         raise TypeError(f"loss must be a function of (network output, y); got {type(loss).__name__}")
     if not (callable(getattr(optimizer, "init", None)) and callable(getattr(optimizer, "update", None))):
-        raise TypeError(
-            f"optimizer must be an optax optimiser, with init and update, such as optax.adam(1e-3); got {optimizer!r}"
-        )
+        raise TypeError(f"optimizer must be an optax optimiser (init, update) like optax.adam(1e-3); got {optimizer!r}")
     params = _shapes_of("network.init", network.init, key, _like(data.X, 1))
     kinds = [leaf.dtype for leaf in jax.tree.leaves(params)]
     if not kinds or not all(jnp.issubdtype(kind, jnp.floating) for kind in kinds):
