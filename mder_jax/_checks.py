@@ -299,13 +299,11 @@ def check_location(location: str, loc: Array, factor: str, L: Array) -> None:
 
 def chosen_rows(name: str, rows: Any, count: int) -> np.ndarray:
     """Indices in 0 .. count-1 from an index, several, a slice or a mask."""
-    try:
+    with contextlib.suppress(IndexError, TypeError, ValueError):
         chosen = np.atleast_1d(np.arange(count)[rows])
-    except (IndexError, TypeError, ValueError):
-        chosen = np.empty((0, 0), int)
-    if chosen.ndim != 1:
-        raise ValueError(f"{name} must be numbers from 0 to {count - 1}, or a mask; got {rows!r:.60}")
-    return chosen
+        if chosen.ndim == 1:
+            return chosen
+    raise ValueError(f"{name} must be numbers from 0 to {count - 1}, or a mask; got {rows!r:.60}")
 
 
 def check_index(index: Sequence[int], n: int) -> tuple[int, ...]:

@@ -94,8 +94,7 @@ def _solve_rows(rows: list[list[Array]], b: list[Array]) -> list[Array]:
 
 def pack_tril(matrix: Array) -> Array:
     """The inverse of `unpack_tril`: (..., n, n) -> (..., n(n+1)/2), row by row."""
-    n = matrix.shape[-1]
-    return jnp.concatenate([matrix[..., j, : j + 1] for j in range(n)], axis=-1)
+    return jnp.concatenate([matrix[..., j, : j + 1] for j in range(matrix.shape[-1])], axis=-1)
 
 
 def diagonal(matrix: Array) -> Array:
@@ -105,8 +104,7 @@ def diagonal(matrix: Array) -> Array:
 
 def on_diagonal(matrix: Array) -> Array:
     """True on the diagonal, in the rank of the matrix."""
-    n = matrix.shape[-1]
-    return jnp.eye(n, dtype=bool).reshape((1,) * (matrix.ndim - 2) + (n, n))
+    return jnp.expand_dims(jnp.eye(matrix.shape[-1], dtype=bool), range(matrix.ndim - 2))
 
 
 def diagonal_matrix(entries: Array) -> Array:
@@ -191,7 +189,7 @@ def whiten_columns(L: Array, B: Array) -> Array:
 
 def _axis(size: int, rank: int) -> Array:
     """0, 1, ..., size-1 along the last of `rank` axes."""
-    return jnp.arange(size).reshape((1,) * (rank - 1) + (size,))
+    return jnp.expand_dims(jnp.arange(size), range(rank - 1))
 
 
 def _factor_tangent(L: Array, X: Array) -> Array:
@@ -202,8 +200,7 @@ def _factor_tangent(L: Array, X: Array) -> Array:
 @jax.custom_jvp
 def cholesky(S: Array) -> Array:
     """The lower-triangular factor of a positive definite matrix, S = L Lᵀ; NaN where it is not."""
-    n = S.shape[-1]
-    rows = _axis(n, S.ndim - 1)
+    rows = _axis(S.shape[-1], S.ndim - 1)
 
     def eliminate(j: Array, rest: Array) -> Array:
         pivot = jnp.take(rest, j, axis=-1)  # column j
@@ -211,7 +208,7 @@ def cholesky(S: Array) -> Array:
         update, place = rest - column[..., :, None] * column[..., None, :], rows[..., None, :]
         return jnp.where(place > j, update, jnp.where(place == j, column[..., :, None], rest))
 
-    return lax.fori_loop(0, n, eliminate, S)
+    return lax.fori_loop(0, S.shape[-1], eliminate, S)
 
 
 @cholesky.defjvp

@@ -165,9 +165,8 @@ def nig_link(raw: ArrayLike, n: int | None = None, floor: float = 1e-6) -> NIG:
     count, needs = (1, "one target needs") if n is None else (integer("n", n), f"n = {n} targets need")
     raw = _outputs(raw, 4 * count, needs)
     mu, kappa, alpha, beta = jnp.split(raw, 4, axis=-1) if n else [raw[..., i] for i in range(4)]
-    tiny = jnp.finfo(raw.dtype).eps
     kappa, beta = (jnp.maximum(jax.nn.softplus(p), floor) for p in (kappa, beta))
-    return NIG(mu, kappa, 1 + jnp.maximum(jax.nn.softplus(alpha), tiny), beta)
+    return NIG(mu, kappa, 1 + jnp.maximum(jax.nn.softplus(alpha), jnp.finfo(raw.dtype).eps), beta)
 
 
 def inverse_nig_link(nig: NIG, n: int | None = None) -> Array:

@@ -220,8 +220,7 @@ def sample(key: Array, niw: NIW, shape: int | Sequence[int] = ()) -> Draw:
       (100, 2) (100, 2, 2)
     """
     _checks.check_type("niw", niw, NIW)
-    n, batch = niw.n, (*_checks.sample_shape(shape), *niw.batch_shape)
-    dtype = niw.mu.dtype
+    n, dtype, batch = niw.n, niw.mu.dtype, (*_checks.sample_shape(shape), *niw.batch_shape)
     chi_key, normal_key, mean_key = jax.random.split(_checks.one_key(key), 3)
     df = jnp.broadcast_to(niw.nu[..., None], (*batch, n)) - jnp.arange(n, dtype=dtype).reshape((1,) * len(batch) + (n,))
     chi = jnp.sqrt(2 * jax.random.gamma(chi_key, df / 2, dtype=dtype))

@@ -77,9 +77,8 @@ def rescale(prediction: Prediction, scale: Scale) -> Prediction:
     r"""The prediction with its covariance multiplied: L_i → √within L_i, μ_i → μ̄ + √between (μ_i − μ̄).
 
     A mixture's total covariance becomes within (aleatoric + epistemic_within) + between epistemic_between; equal
-    factors multiply it as a whole. κ, ν and df do not change, so the result is valid and r keeps its meaning.
-
-    Any batch shape; `between` has no effect on a StudentT or a NIW.
+    factors multiply it as a whole. κ, ν and df do not change, so the result is valid and r keeps its meaning. Any batch
+    shape; `between` has no effect on a StudentT or a NIW.
 
     Example:
       >>> t = StudentT(df=4.0, loc=jnp.zeros((3, 2)), scale_tril=jnp.broadcast_to(jnp.eye(2), (3, 2, 2)))
@@ -170,18 +169,9 @@ def check_method(method: Method, separate: bool, mixture: Mixture) -> None:
         )
 
 
-class _Distances(NamedTuple):
-    """Distances of y from the mean in units of the covariance, with bounds on their rounding errors."""
-
-    covariance: Array  # (N, n, n)
-    offsets: Array  # |y_j − mean_j| / std_j, (N, n)
-    squares: Array  # (y − mean)ᵀ Cov⁻¹ (y − mean) of the observed targets, (N,)
-    offset_errors: Array  # (N, n)
-    joint_errors: Array  # of the root of the squares of complete rows, (N,)
-
-
 @jax.jit
-def _program(mixture: Mixture, y: Array) -> _Distances:
+def _program(mixture: Mixture, y: Array) -> tuple[Array, ...]:
+    """The predictive covariance, (N, n, n), and all of `_distances`."""
     covariance, mean = mixture.total(), mixture.mean()
     observed, d, std = ~jnp.isnan(y), y - mean, jnp.sqrt(linalg.diagonal(covariance))
     C = linalg.cholesky(covariance)
@@ -195,21 +185,25 @@ def _program(mixture: Mixture, y: Array) -> _Distances:
     by_covariance = jnp.sum(jnp.abs(covariance) * jnp.sum(inverse * white[..., None], axis=-2)[..., None, :], axis=-1)
     joint = jnp.sum(inverse * (unknown + by_covariance)[..., None, :], axis=-1)
     joint_errors = ulps * jnp.sqrt(jnp.sum(joint * joint, axis=-1))
-    return _Distances(covariance, jnp.abs(d) / std, squares, ulps * (unknown + jnp.abs(d)) / std, joint_errors)
+    return covariance, jnp.abs(d) / std, ulps * (unknown + jnp.abs(d)) / std, squares, joint_errors
 
 
-def _distances(mixture: Mixture, y: Array) -> _Distances:
-    """In double precision; an error if a covariance is not finite or not positive definite."""
-    found = _Distances(*(np.asarray(part, np.float64) for part in _program(mixture, y)))  # type: ignore[arg-type]
-    finite_rows(found.covariance, "the predictive covariance needs df > 2 (a NIW: ν > n + 1); it is not finite")
-    finite_rows(found.squares, "the predictive covariance is not positive definite")
+def _distances(mixture: Mixture, y: Array) -> list[np.ndarray]:
+    """``|y_j − mean_j| / std_j``, (N, n), with bounds on rounding errors, (N, n), in double precision.
+
+    Then (y − mean)ᵀ Cov⁻¹ (y − mean) of the observed targets, (N,), with bounds for its root in complete rows, (N,). An
+    error if a covariance is not finite or not positive definite.
+    """
+    covariance, *found = (np.asarray(part, np.float64) for part in _program(mixture, y))
+    finite_rows(covariance, "the predictive covariance needs df > 2 (a NIW: ν > n + 1); it is not finite")
+    finite_rows(found[2], "the predictive covariance is not positive definite")
     return found
 
 
 def _pull(mixture: Mixture, y: Array, level: float) -> tuple[np.ndarray, ...]:
     if len(y) < 2:
         raise ValueError(f"the spread of pulls needs 2 rows or more; got {len(y)}; 'posterior' takes one")
-    pulls = _distances(mixture, y).squares / np.sum(~np.isnan(y), axis=1)
+    pulls = _distances(mixture, y)[2] / np.sum(~np.isnan(y), axis=1)
     estimate = np.mean(pulls, keepdims=True)
     if estimate == 0:
         raise ValueError("every y is exactly the predicted mean; no positive factor fits that")
@@ -234,14 +228,14 @@ def conformal_scores(prediction: StudentT | NIW | Mixture, y: ArrayLike, joint: 
       [1. 2. 3.]
     """
     mixture, y = _held_out(prediction, y)
-    found = _distances(mixture, y)
+    offsets, offset_errors, squares, joint_errors = _distances(mixture, y)
     if not joint:
-        scores = np.sort(found.offsets + found.offset_errors, axis=0)  # NaN last
+        scores = np.sort(offsets + offset_errors, axis=0)  # NaN last
         return _rounded_up(scores[: np.sum(~np.isnan(y), axis=0).max()], y.dtype)
     complete = ~np.isnan(y).any(axis=1)
     if not complete.any():
         raise ValueError(f"joint scores need rows with all {mixture.n} targets; every row has a NaN; see joint=False")
-    return _rounded_up(np.sort((np.sqrt(found.squares) + found.joint_errors)[complete]), y.dtype)
+    return _rounded_up(np.sort((np.sqrt(squares) + joint_errors)[complete]), y.dtype)
 
 
 def _rounded_up(values: np.ndarray, dtype: Any) -> Array:

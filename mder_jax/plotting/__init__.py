@@ -195,9 +195,8 @@ def pit(
 ) -> "Axes":
     """Histogram of P(Y_j ≤ y_j) for each target, or of all at once: flat at 1 if the prediction is right.
 
-    The band holds the height of a bin with probability 0.95 if the values are uniform.
-
-    `joint` shows `metrics.joint_pit` of the complete rows instead of `metrics.pit`.
+    The band holds the height of a bin with probability 0.95 if the values are uniform. `joint` shows
+    `metrics.joint_pit` of the complete rows instead of `metrics.pit`.
 
     Example:
       >>> t = StudentT(5.0, np.zeros((3, 1)), np.ones((3, 1, 1)))

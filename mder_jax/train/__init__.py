@@ -59,8 +59,7 @@ def fit(
       >>> print(result.params.round(2), result.history.train.shape)
       [2.] (20,)
     """
-    settings = Settings(epochs, batch_size, steps_per_epoch, bootstrap, patience)
-    problem = Problem(network, loss, optimizer, settings)
+    problem = Problem(network, loss, optimizer, Settings(epochs, batch_size, steps_per_epoch, bootstrap, patience))
     data = as_data(X, Y, weights, validation)
     check(problem, data, key)
     data = on_device(data)

@@ -4,6 +4,7 @@ An epoch is a scan over shuffled minibatches. `fit` makes such a run for one net
 """
 
 from collections.abc import Callable
+from functools import partial
 from typing import Any, NamedTuple
 
 import jax
@@ -15,6 +16,7 @@ from mder_jax._checks import is_key
 from mder_jax.train._shuffle import rounds_for, shuffle_of_pass, shuffled
 from mder_jax.train.problem import Data, Problem, Settings
 
+Trained = tuple[Any, Any]  # parameters and the state of the optimiser, which a step changes
 # Validation rows are evaluated in blocks of a minibatch, but of at least this many rows.
 VALIDATION_ROWS = 1024
 
@@ -115,23 +117,14 @@ def run_epoch(problem: Problem, data: Data, plan: Plan, state: State, epoch: Arr
 
     A run that becomes non-finite in an epoch goes back to the state before it and stays there.
     """
-
-    def step(running: Running, batch: Minibatch) -> tuple[Running, tuple[Array, Array]]:
-        # Here and not for the whole epoch: fused with this lookup, the shuffle would not be vectorised.
-        own = batch if plan.rows is None else batch._replace(rows=plan.rows[batch.rows])
-        return _step(problem, data, state.seed, running, own)
-
-    before = Running(state.params, state.optimizer_state, jnp.ones((), bool))
+    before = (state.params, state.optimizer_state)
     batches = _minibatches(problem.settings, data, plan, state.seed, epoch)
-    after, (sums, counts) = lax.scan(step, before, batches)
-    running = is_running(state)
-    good = after.good & _all_finite(after.params)
-    state = state._replace(
-        params=_choose(running & good, after.params, state.params),
-        optimizer_state=_choose(running & good, after.optimizer_state, state.optimizer_state),
-        diverged_at=jnp.where(running & ~good, epoch, state.diverged_at),
-    )
-    train = jnp.where(running, jnp.sum(sums) / jnp.sum(counts), jnp.nan)
+    after, (losses, weights) = lax.scan(partial(_step, problem, data, plan, state.seed), before, batches)
+    running, good = is_running(state), _all_finite((after[0], losses))
+    params, optimizer_state = _choose(running & good, after, before)
+    diverged_at = jnp.where(running & ~good, epoch, state.diverged_at)
+    state = state._replace(params=params, optimizer_state=optimizer_state, diverged_at=diverged_at)
+    train = jnp.where(running, jnp.sum(losses * weights) / jnp.sum(weights), jnp.nan)
     if data.validation is None:
         return state, Losses(train, None)
     validation = _mean_loss(problem, state.params, *data.validation, rows=batches.rows.shape[1])
@@ -146,9 +139,8 @@ def is_running(state: State) -> Array:
 
 def finish(state: State, history: Losses) -> Fit:
     """The result, from the last state."""
-    params = state.params
-    if state.best_params is not None:  # without one finite validation loss there is no best
-        params = _choose(state.best_epoch >= 0, state.best_params, params)
+    best, last = state.best_params, state.params  # without one finite validation loss there is no best
+    params = last if best is None else _choose(state.best_epoch >= 0, best, last)
     return Fit(params, history, state.diverged_at, state.stopped_at, state.best_epoch)
 
 
@@ -179,20 +171,14 @@ def _minibatches(settings: Settings, data: Data, plan: Plan, seed: Array, epoch:
     return Minibatch(step, jax.vmap(row)(number, place), place < plan.size)
 
 
-class Running(NamedTuple):
-    """What a step changes, and whether all was finite so far in this epoch."""
-
-    params: Any
-    optimizer_state: Any
-    good: Array
-
-
 def _step(
-    problem: Problem, data: Data, seed: Array, running: Running, batch: Minibatch
-) -> tuple[Running, tuple[Array, Array]]:
-    """One step of the optimiser, and the batch's Σ w l and Σ w; a batch without weight is left out."""
-    X, Y = data.X[batch.rows], data.Y[batch.rows]
-    weights = jnp.where(batch.present, 1.0 if data.weights is None else data.weights[batch.rows], 0.0)
+    problem: Problem, data: Data, plan: Plan, seed: Array, before: Trained, batch: Minibatch
+) -> tuple[Trained, tuple[Array, Array]]:
+    """One step of the optimiser, and the batch's Σ w l / Σ w and Σ w; a batch without weight is left out."""
+    # Here and not for the whole epoch: fused with this lookup, the shuffle would not be vectorised.
+    rows = batch.rows if plan.rows is None else plan.rows[batch.rows]
+    X, Y = data.X[rows], data.Y[rows]
+    weights = jnp.where(batch.present, 1.0 if data.weights is None else data.weights[rows], 0.0)
     total = jnp.sum(weights)
     network = problem.network
 
@@ -205,13 +191,12 @@ def _step(
         losses = problem.loss(output, Y)
         return jnp.sum(jnp.where(weights > 0, losses * weights.astype(losses.dtype), 0.0)) / total.astype(losses.dtype)
 
-    params, optimizer_state, good = running
+    params, optimizer_state = before
     value, gradient = jax.value_and_grad(objective)(params)
-    updated = update(problem.optimizer, gradient, optimizer_state, params, objective, value)
-    after, total = Running(*updated, good & jnp.isfinite(value)), total.astype(value.dtype)
+    after = update(problem.optimizer, gradient, optimizer_state, params, objective, value)
     if data.weights is not None:  # only then can a batch be empty
-        after, value = _choose(total > 0, after, running), jnp.where(total > 0, value, 0.0)
-    return after, (value * total, total)
+        after, value = _choose(total > 0, (after, value), (before, jnp.zeros_like(value)))
+    return after, (value, total.astype(value.dtype))
 
 
 def update(
@@ -247,8 +232,7 @@ def _mean_loss(problem: Problem, params: Any, X: Array, Y: Array, rows: int) -> 
     """The mean loss, from blocks of rows so that memory stays bounded."""
     number = X.shape[0]
     rows = min(number, max(rows, VALIDATION_ROWS))
-    blocks = -(-number // rows)
-    place = jnp.arange(blocks * rows, dtype=jnp.int32).reshape(blocks, rows)
+    place = jnp.arange(-(-number // rows) * rows, dtype=jnp.int32).reshape(-1, rows)
 
     def add(total: Array, place: Array) -> tuple[Array, None]:
         row = jnp.minimum(place, number - 1)
