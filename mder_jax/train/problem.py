@@ -162,7 +162,9 @@ def check_problem(problem: Problem, data: Data, key: Array) -> None:
     if not callable(loss):
         raise TypeError(f"loss must be a function of (network output, y); got {type(loss).__name__}")
     if not (callable(getattr(optimizer, "init", None)) and callable(getattr(optimizer, "update", None))):
-        raise TypeError(f"optimizer must be an optax optimiser (init, update) like optax.adam(1e-3); got {optimizer!r}")
+        raise TypeError(
+            f"optimizer must be an optax optimiser, with init and update, such as optax.adam(1e-3); got {optimizer!r}"
+        )
     params = _shapes_of("network.init", network.init, key, _like(data.X, 1))
     kinds = [leaf.dtype for leaf in jax.tree.leaves(params)]
     if not kinds or not all(jnp.issubdtype(kind, jnp.floating) for kind in kinds):
