@@ -80,12 +80,8 @@ def _objective(log_factors: Array, parts: Parts, precision: float) -> Array:
 @jax.jit
 def _derivatives(log_factors: Array, parts: Parts, precision: float) -> tuple[Array, Array, Array]:
     """Value, gradient, and minus the second derivatives; forward mode twice, which compiles in half the time."""
-
-    def objective(x: Array) -> Array:
-        return _objective(x, parts, precision)
-
-    gradient = jax.jacfwd(objective)
-    return objective(log_factors), gradient(log_factors), -jax.jacfwd(gradient)(log_factors)
+    arguments, gradient = (log_factors, parts, precision), jax.jacfwd(_objective)
+    return _objective(*arguments), gradient(*arguments), -jax.jacfwd(gradient)(*arguments)
 
 
 @jax.jit
@@ -95,28 +91,25 @@ def _on_grid(points: Array, parts: Parts, precision: float) -> Array:
 
 
 def prepare(t: StudentT, y: Array, separate: bool) -> tuple[Parts, np.ndarray]:
-    """The parts of the members' t and the targets, and the start of the search: one ln factor, or two."""
+    """The parts of the members' t and the targets, and the start of the search: one ln factor, or two.
+
+    It starts at ln of the median of ‖L⁻¹(y − μ̄)‖² / (n + ‖L⁻¹(μ_i − μ̄)‖²), which exists for any df.
+    """
     parts = _parts_of(t, y)
-    start = np.full(1 + separate, _log_start(parts))
-    at_start = _log_density(jnp.asarray(start, y.dtype), parts)
-    return parts._replace(constant=parts.constant - at_start[None]), start
-
-
-def _log_start(parts: Parts) -> float:
-    """ln of the median of ‖L⁻¹(y − μ̄)‖² / (n + ‖L⁻¹(μ_i − μ̄)‖²), which exists for any df."""
     with np.errstate(over="ignore"):
         residual, offset = (sum(np.asarray(x) ** 2 for x in part) for part in (parts.residual, parts.offset))
     ratios = np.mean(residual, axis=0) / np.mean(parts.observed + offset, axis=0)
     ratios = finite_rows(ratios, "the prediction is not finite")
-    return math.log(np.median(ratios[ratios > 0])) if np.any(ratios > 0) else 0.0
+    start = np.full(1 + separate, math.log(np.median(ratios[ratios > 0])) if np.any(ratios > 0) else 0.0)
+    at_start = _log_density(jnp.asarray(start, y.dtype), parts)
+    return parts._replace(constant=parts.constant - at_start[None]), start
 
 
 def finite_rows(values: ArrayLike, what: str) -> np.ndarray:
     """The values in double precision, or an error that names the first row that is not finite."""
     numbers = np.asarray(values, np.float64)
-    if not np.isfinite(numbers).all():
-        row = first(~np.isfinite(numbers))[0]
-        raise ValueError(f"{what} in row {row} (rows with nothing but NaN in y not counted)")
+    if not (finite := np.isfinite(numbers)).all():
+        raise ValueError(f"{what} in row {first(~finite)[0]} (rows with nothing but NaN in y not counted)")
     return numbers
 
 
@@ -159,8 +152,7 @@ def _newton_step(slope: np.ndarray, information: np.ndarray) -> np.ndarray:
 def likelihood(parts: Parts, start: np.ndarray, level: float) -> tuple[np.ndarray, ...]:
     """Factors of maximum likelihood, their errors and intervals, from the observed information in ln factor."""
     x, information = _maximise(parts, start, 0.0)
-    curvature = np.linalg.eigvalsh(information)
-    if not curvature.min() > _UNDETERMINED**-2:
+    if not np.linalg.eigvalsh(information).min() > _UNDETERMINED**-2:
         raise ValueError(
             f"the likelihood has no maximum that these {parts.df.shape[1]} rows determine; the search ended at factors"
             f" {', '.join(f'{factor:.3g}' for factor in np.exp(x))}. method='posterior' has a prior that bounds them"
@@ -190,8 +182,7 @@ def _grid_axes(parts: Parts, mode: np.ndarray, covariance: np.ndarray, precision
     def end(ridge: np.ndarray) -> float:
         steps = 2 * 1.25 ** np.arange(24)
         points = jnp.asarray(mode + steps[:, None] * ridge, parts.df.dtype)
-        low = top - np.asarray(_on_grid(points, parts, precision)) > _DROP
-        return steps[np.argmax(low)]
+        return steps[np.argmax(top - np.asarray(_on_grid(points, parts, precision)) > _DROP)]
 
     axes = []
     for j, centre in enumerate(mode):
