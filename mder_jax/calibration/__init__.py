@@ -91,6 +91,12 @@ def rescale(prediction: Prediction, scale: Scale) -> Prediction:
     for name, number in (("within", within), ("between", between)):
         _checks.check_same(name, number, (), "one number")
         _checks.check_above(name, number, 0, "a factor on a covariance")
+    return _rescaled(prediction, within, between)
+
+
+@jax.jit
+def _rescaled(prediction: Prediction, within: Array, between: Array) -> Prediction:
+    """`rescale` by factors that are known to be positive."""
     members: Any = prediction.members if isinstance(prediction, Mixture) else prediction
     location, factor = ("loc", "scale_tril") if isinstance(members, StudentT) else ("mu", "L")
     members = replace(members, **{factor: jnp.sqrt(within) * getattr(members, factor)})
@@ -154,7 +160,8 @@ def _held_out(prediction: StudentT | NIW | Mixture, y: ArrayLike) -> tuple[Mixtu
         raise ValueError(f"at least one row with an observed target is needed; all {len(y)} have only NaN")
     if kept.all():
         return mixture, y
-    return jax.tree.map(lambda leaf: leaf[:, kept], mixture), y[kept]
+    # By numpy, which compiles nothing for a new number of rows.
+    return jax.device_put((jax.tree.map(lambda leaf: np.asarray(leaf)[:, kept], mixture), np.asarray(y)[kept]))
 
 
 def check_method(method: Method, separate: bool, mixture: Mixture) -> None:

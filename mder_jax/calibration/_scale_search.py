@@ -98,11 +98,16 @@ def prepare(t: StudentT, y: Array, separate: bool) -> tuple[Parts, np.ndarray]:
     parts = _parts_of(t, y)
     with np.errstate(over="ignore"):
         residual, offset = (sum(np.asarray(x) ** 2 for x in part) for part in (parts.residual, parts.offset))
-    ratios = np.mean(residual, axis=0) / np.mean(parts.observed + offset, axis=0)
+    ratios = np.mean(residual, axis=0) / np.mean(np.asarray(parts.observed) + offset, axis=0)
     ratios = finite_rows(ratios, "the prediction is not finite")
     start = np.full(1 + separate, math.log(np.median(ratios[ratios > 0])) if np.any(ratios > 0) else 0.0)
-    at_start = _log_density(jnp.asarray(start, y.dtype), parts)
-    return parts._replace(constant=parts.constant - at_start[None]), start
+    return _relative_to(start.astype(y.dtype), parts), start
+
+
+@jax.jit
+def _relative_to(log_factors: Array, parts: Parts) -> Parts:
+    """The parts with a constant such that ln p(y) of each row is 0 at these factors."""
+    return parts._replace(constant=parts.constant - _log_density(log_factors, parts)[None])
 
 
 def finite_rows(values: ArrayLike, what: str) -> np.ndarray:
@@ -122,7 +127,7 @@ def _maximise(parts: Parts, x: np.ndarray, precision: float) -> tuple[np.ndarray
     """The maximum of the objective, by Newton steps halved until it rises, and minus its second derivatives there."""
 
     def evaluate(x: np.ndarray) -> tuple[np.ndarray, ...]:
-        found = _derivatives(jnp.asarray(x, parts.df.dtype), parts, precision)
+        found = _derivatives(x.astype(parts.df.dtype), parts, precision)
         return tuple(np.asarray(part, np.float64) for part in found)
 
     value, slope, information = evaluate(x)
@@ -166,7 +171,7 @@ def posterior(parts: Parts, start: np.ndarray, level: float) -> tuple[np.ndarray
     mode, information = _maximise(parts, start, precision)
     axes = _grid_axes(parts, mode, np.linalg.inv(information), precision)
     points = np.stack(np.meshgrid(*axes, indexing="ij"), axis=-1)
-    values = np.asarray(_on_grid(jnp.asarray(points.reshape(-1, len(mode)), parts.df.dtype), parts, precision))
+    values = np.asarray(_on_grid(points.reshape(-1, len(mode)).astype(parts.df.dtype), parts, precision))
     density = np.exp(values - values.max()).reshape(points.shape[:-1])
     marginals = [density] if len(axes) == 1 else [density.sum(axis=1), density.sum(axis=0)]
     summaries = [_summary(axis, marginal, level) for axis, marginal in zip(axes, marginals, strict=True)]
@@ -177,11 +182,11 @@ def posterior(parts: Parts, start: np.ndarray, level: float) -> tuple[np.ndarray
 def _grid_axes(parts: Parts, mode: np.ndarray, covariance: np.ndarray, precision: float) -> list[np.ndarray]:
     """For each ln factor the points of the grid, out to where the density has fallen to e^-16 on either side."""
     size = int(np.clip((_DENSITIES / parts.df.size) ** (1 / len(mode)), _COARSEST, _FINEST))
-    top = float(_on_grid(jnp.asarray(mode[None], parts.df.dtype), parts, precision)[0])
+    top = np.asarray(_on_grid(mode[None].astype(parts.df.dtype), parts, precision)).item()
 
     def end(ridge: np.ndarray) -> float:
         steps = 2 * 1.25 ** np.arange(24)
-        points = jnp.asarray(mode + steps[:, None] * ridge, parts.df.dtype)
+        points = (mode + steps[:, None] * ridge).astype(parts.df.dtype)
         return steps[np.argmax(top - np.asarray(_on_grid(points, parts, precision)) > _DROP)]
 
     axes = []
