@@ -48,11 +48,22 @@ def _parse(arguments: list[str]) -> argparse.Namespace:
     usage = parser.format_usage().removeprefix("usage: ")
     first = argparse.ArgumentParser(parser.prog, usage, parents=[_common()], add_help=False)
     first.add_argument("words", nargs="*")
-    known, _ = first.parse_known_args(arguments)
+    known, others = first.parse_known_args(arguments)
     named = next((word for word in known.words if word in STUDIES), None)
     if named and not known.list:
         command_options.add_options(parser.add_argument_group(f"options of {named}"), find(named).Config)
+    if not named:
+        _refuse_options_of_studies(parser, [word.split("=")[0] for word in others if word not in ("-h", "--help")])
     return parser.parse_args(arguments)
+
+
+def _refuse_options_of_studies(parser: argparse.ArgumentParser, options: list[str]) -> None:
+    """End with the studies that have one of these options, which were given without the name of a study."""
+    for option in options:
+        having = [name for name in STUDIES if command_options.has_option(find(name).Config, option)]
+        if having:
+            example = f"{parser.prog} {having[0]} {option}"
+            parser.error(f"{option} is an option of {', '.join(having)}: name the study first, as in {example}")
 
 
 def _common() -> argparse.ArgumentParser:

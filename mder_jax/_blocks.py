@@ -4,6 +4,7 @@ The last block is filled by repeating the last row. What is computed from the fi
 """
 
 from collections.abc import Callable, Iterator, Sequence
+from functools import partial
 from typing import Any
 
 import jax
@@ -67,13 +68,11 @@ def map_traced_blocks(function: Callable[..., Any], rows: int, key: Array, *tree
         return function(key, *trees)
     blocks = -(-number // rows)
 
-    def cut(leaf: Array, axis: int) -> Array:
+    def cut(axis: int, leaf: Array) -> Array:
         filling = [(0, blocks * rows - number if i == axis else 0) for i in range(leaf.ndim)]
         filled = jnp.pad(leaf, filling, mode="edge")
         return jnp.moveaxis(filled.reshape(*leaf.shape[:axis], blocks, rows, *leaf.shape[axis + 1 :]), axis, 0)
 
-    parts = [
-        jax.tree.map(lambda leaf, axis=axis: cut(leaf, axis), tree) for tree, axis in zip(trees, axes, strict=True)
-    ]
+    parts = [jax.tree.map(partial(cut, axis), tree) for axis, tree in zip(axes, trees, strict=True)]
     results = lax.map(lambda block: function(*block), (jax.random.split(key, blocks), *parts))
     return jax.tree.map(lambda leaf: leaf.reshape(-1, *leaf.shape[2:])[:number], results)

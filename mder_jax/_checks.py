@@ -26,7 +26,8 @@ T = TypeVar("T")
 def floats(**arguments: Any) -> list[Array]:
     """The arguments as arrays of one float dtype; names are for the error message."""
     with np.errstate(over="ignore"):  # 1e300 is infinite in float32
-        arrays = {name: _array(name, value) for name, value in arguments.items() if type(value) not in (int, float)}
+        given = {name: value for name, value in arguments.items() if type(value) not in (int, float)}
+        arrays = {name: jnp.asarray(_numbers(name, value)) for name, value in given.items()}
         kinds = {array.dtype for array in arrays.values() if jnp.issubdtype(array.dtype, jnp.floating)}
         single_or_double = jnp.float64 if jnp.dtype(jnp.float64) in kinds else jnp.float32
         dtype = single_or_double if kinds else jnp.result_type(float)
@@ -38,8 +39,7 @@ def floats(**arguments: Any) -> list[Array]:
 
 def doubles(name: str, value: Any) -> np.ndarray:
     """The argument as an array of numpy's float64, whatever precision JAX has."""
-    array = np.asarray(value) if hasattr(value, "dtype") else _stacked(name, value)
-    return np.asarray(_real(name, value, array), np.float64)
+    return np.asarray(_numbers(name, value), np.float64)
 
 
 def floats_with(tree: T, **arguments: ArrayLike) -> tuple[T, list[Array]]:
@@ -84,23 +84,16 @@ def observed_in(y: Array, missing: bool) -> Array | None:
     return ~jnp.isnan(y)
 
 
-def _array(name: str, value: Any) -> Array:
-    array = value if isinstance(value, jax.Array | np.ndarray | np.generic) else _stacked(name, value)
-    return jnp.asarray(_real(name, value, array))
-
-
-def _real(name: str, value: Any, array: Any) -> Any:
+def _numbers(name: str, value: Any) -> Any:
+    """A real number, an array or nested lists of them, some possibly traced, as an array of JAX or numpy."""
+    library = jnp if any(isinstance(leaf, jax.Array) for leaf in jax.tree.leaves(value)) else np
+    try:
+        array = library.asarray(value)
+    except ValueError:  # rows that differ in length
+        raise ValueError(f"{name} must be an array of real numbers; got {value!r:.60}") from None
     if not (jnp.issubdtype(array.dtype, jnp.floating) or jnp.issubdtype(array.dtype, jnp.integer)):
         raise TypeError(f"{name} must hold real numbers; got {None if value is None else f'dtype {array.dtype}'}")
     return array
-
-
-def _stacked(name: str, value: Any) -> Array | np.ndarray:
-    """A number or nested lists of them, some possibly traced, as an array."""
-    try:
-        return (jnp if any(isinstance(leaf, jax.Array) for leaf in jax.tree.leaves(value)) else np).asarray(value)
-    except ValueError:  # rows that differ in length
-        raise ValueError(f"{name} must be an array of real numbers; got {value!r:.60}") from None
 
 
 def check_type(name: str, value: Any, *kinds: type) -> None:
@@ -166,13 +159,8 @@ def plain_number(name: str, value: Any) -> float:
     return float(number)
 
 
-# Intervals of probabilities, as a message describes them.
-_ENDS = {
-    "[]": " between 0 and 1",
-    "()": " between 0 and 1",
-    "[)": ", 0 or more and below 1",
-    "(]": " above 0 and at most 1",
-}
+# Intervals of probabilities with one end, as a message describes them.
+_ENDS = {"[)": ", 0 or more and below 1", "(]": " above 0 and at most 1"}
 
 
 def check_probability(name: str, value: Any, ends: str = "[]") -> None:
@@ -181,7 +169,7 @@ def check_probability(name: str, value: Any, ends: str = "[]") -> None:
         p = np.asarray(value, np.float64)
         low, high = p >= 0 if ends[0] == "[" else p > 0, p <= 1 if ends[1] == "]" else p < 1
         if not np.all(low & high):
-            raise ValueError(f"{name} is a probability{_ENDS[ends]}; got {value}")
+            raise ValueError(f"{name} is a probability{_ENDS.get(ends, ' between 0 and 1')}; got {value}")
 
 
 def probability(name: str, value: Any, ends: str = "[]", dtype: Any = None) -> Any:
@@ -219,8 +207,7 @@ def in_order(y: Any, names: list[str] | None) -> Any:
         return y
     if sorted(here) != sorted(names):
         raise ValueError(f"y must have the targets of the fit, {names}, in any order; its columns are {here!r:.200}")
-    columns = list(y.columns)
-    return y[[columns[here.index(name)] for name in names]]
+    return y[[y.columns[here.index(name)] for name in names]]
 
 
 def names_of(y: Any) -> list[str] | None:
@@ -275,14 +262,6 @@ def same_rank(array: Array, batch: tuple[int, ...], event_rank: int) -> Array:
     return jnp.reshape(array, (1,) * (len(batch) + event_rank - array.ndim) + array.shape)
 
 
-def check_within(array: Array, low: float, high: float, rule: str) -> None:
-    """Raise with the rule if a concrete value is out of bounds."""
-    if is_concrete(array):
-        values = np.asarray(array, np.float64)
-        if not np.all((values >= low) & (values <= high)):
-            raise ValueError(f"{rule}; got {array}")
-
-
 def sample_shape(shape: int | Sequence[int]) -> tuple[int, ...]:
     """The axes in front of a sample, from a number or several."""
     several = (shape,) if is_integer(shape) else shape
@@ -303,52 +282,41 @@ def is_key(value: Any) -> bool:
 
 def check_above(name: str, array: Array | np.ndarray, bound: float, why: str) -> None:
     """Raise if a concrete value is at or below the bound; a NaN passes and stays visible in the result."""
-    if is_concrete(array) and np.any(np.asarray(array) <= bound):
-        bad = np.asarray(array)[np.asarray(array) <= bound].flat[0]
-        raise ValueError(f"{name} must be greater than {bound:g} ({why}); got {bad:g}")
+    if is_concrete(array) and (bad := np.asarray(array)[np.asarray(array) <= bound]).size:
+        raise ValueError(f"{name} must be greater than {bound:g} ({why}); got {bad[0]:g}")
 
 
 def check_location(location: str, loc: Array, factor: str, L: Array) -> None:
     """Raise unless loc is (..., n), and L a Cholesky factor (..., n, n) as far as its values are known."""
     check_rank(location, loc, 1, "(..., n)")
     check_same(factor, L, (*loc.shape, loc.shape[-1]), f"{location} {loc.shape} with one more axis")
-    check_tril(factor, L)
-
-
-def check_tril(name: str, array: Array) -> None:
-    """Raise if a concrete matrix has anything but zeros above its diagonal, or a diagonal that is not positive."""
-    if is_concrete(array):
-        values = np.asarray(array)
-        above = np.triu(values, 1)
+    if is_concrete(L):
+        above = np.triu(L, 1)
         if np.any(above != 0):
-            raise ValueError(f"{name} must be lower-triangular; got {above[above != 0].flat[0]:g} above the diagonal")
-        check_above(f"the diagonal of {name}", np.diagonal(values, axis1=-2, axis2=-1), 0, "a Cholesky factor")
+            raise ValueError(f"{factor} must be lower-triangular; got {above[above != 0][0]:g} above the diagonal")
+        check_above(f"the diagonal of {factor}", np.diagonal(L, axis1=-2, axis2=-1), 0, "a Cholesky factor")
 
 
 def chosen_rows(name: str, rows: Any, count: int) -> np.ndarray:
     """Indices in 0 .. count-1 from an index, several, a slice or a mask."""
-    try:
+    with contextlib.suppress(IndexError, TypeError, ValueError):
         chosen = np.atleast_1d(np.arange(count)[rows])
-    except (IndexError, TypeError, ValueError):
-        chosen = np.empty((0, 0), int)
-    if chosen.ndim != 1:
-        raise ValueError(f"{name} must be numbers from 0 to {count - 1}, or a mask; got {rows!r:.60}")
-    return chosen
+        if chosen.ndim == 1:
+            return chosen
+    raise ValueError(f"{name} must be numbers from 0 to {count - 1}, or a mask; got {rows!r:.60}")
 
 
 def check_index(index: Sequence[int], n: int) -> tuple[int, ...]:
     """Indices of targets as a tuple in 0 .. n-1, negative ones counted from the end, without repeats."""
     try:
-        plain = np.ndim(index) == 1 and not any(isinstance(i, bool | np.bool_) for i in index)
-        chosen = tuple(operator.index(i) for i in index) if plain else ()
+        if np.ndim(index) != 1 or any(isinstance(i, bool | np.bool_) for i in index):
+            raise TypeError
+        given = [operator.index(i) for i in index]
     except (TypeError, ValueError):
-        plain = False
-    if not plain:
-        raise TypeError(f"name targets by a list of their numbers, such as [0]; got {index!r:.60}")
-    outside = [i for i in chosen if not -n <= i < n]
-    if outside:
+        raise TypeError(f"name targets by a list of their numbers, such as [0]; got {index!r:.60}") from None
+    if outside := [i for i in given if not -n <= i < n]:
         raise ValueError(f"targets are numbered 0 to {n - 1}; got {outside[0]}")
-    chosen = tuple(i % n for i in chosen)
+    chosen = tuple(i % n for i in given)
     if len(set(chosen)) < len(chosen) or not chosen:
         raise ValueError(f"name at least one target and each once; got {tuple(index)}")
     return chosen

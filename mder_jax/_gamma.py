@@ -36,8 +36,8 @@ def log1p_ratio(z: Array) -> Array:
     Below ½ by ln(1+z) = 2 atanh(s), s = z/(2+z): ρ = 2 (1 + s² T(s²))/(2+z), which is also faster than `log1p`.
     """
     small, near, far = _split_at_half(z)
-    _, s2, tail = _atanh_series(near)
-    return jnp.where(small, 2 * (1 + s2 * tail) * (1 / (2 + near)), jnp.log(1 + far) / far)
+    inverse, s, tail = _atanh_series(near)
+    return jnp.where(small, 2 * (1 + s * s * tail) * inverse, jnp.log(1 + far) / far)
 
 
 def _split_at_half(z: Array) -> tuple[Array, Array, Array]:
@@ -46,21 +46,19 @@ def _split_at_half(z: Array) -> tuple[Array, Array, Array]:
 
 
 def _atanh_series(z: Array) -> tuple[Array, Array, Array]:
-    """s = z/(2+z), s², and T = 1/3 + s²/5 + s⁴/7 + ..., so that atanh(s) = s + s³ T."""
-    s = z * (1 / (2 + z))
-    terms = 12 if is_double(z) else 6
-    return s, s * s, jnp.polyval(jnp.asarray([1 / (2 * k + 3) for k in reversed(range(terms))], z.dtype), s * s)
+    """1/(2+z), s = z/(2+z), and T = 1/3 + s²/5 + s⁴/7 + ..., so that atanh(s) = s + s³ T."""
+    inverse, terms = 1 / (2 + z), 12 if is_double(z) else 6
+    s = z * inverse
+    return inverse, s, jnp.polyval(jnp.asarray([1 / (2 * k + 3) for k in reversed(range(terms))], z.dtype), s * s)
 
 
 def log1p_ratio_slope(z: Array) -> Array:
     """ρ'(z) = (1/(1+z) − ρ(z))/z, which is −½ at z = 0; below ½ by the series, where the difference would cancel."""
     small, near, far = _split_at_half(z)
-    s, _, tail = _atanh_series(near)
-    inverse = 1 / (2 + near)
+    inverse, s, tail = _atanh_series(near)
     series = -inverse * (1 / (1 + near) + 2 * s * tail * inverse)
     inverse = 1 / far
-    direct = (1 / (1 + far) - jnp.log(1 + far) * inverse) * inverse
-    return jnp.where(small, series, direct)
+    return jnp.where(small, series, (1 / (1 + far) - jnp.log(1 + far) * inverse) * inverse)
 
 
 log1p_ratio.defjvp(lambda z, dz: (log1p_ratio(*z), log1p_ratio_slope(*z) * dz[0]))

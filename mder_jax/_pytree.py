@@ -23,7 +23,7 @@ def pytree(cls: type[T]) -> type[T]:
 
     def unflatten(_: None, leaves: Iterable[Any]) -> T:
         value = object.__new__(cls)
-        set_fields(value, **dict(zip(names, leaves, strict=True)))
+        vars(value).update(zip(names, leaves, strict=True))
         return value
 
     jax.tree_util.register_pytree_with_keys(cls, flatten_with_keys, unflatten, flatten)
@@ -32,5 +32,4 @@ def pytree(cls: type[T]) -> type[T]:
 
 def set_fields(value: Any, **leaves: Any) -> None:
     """Set fields of a frozen dataclass."""
-    for name, leaf in leaves.items():
-        object.__setattr__(value, name, leaf)
+    vars(value).update(leaves)

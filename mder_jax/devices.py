@@ -24,7 +24,8 @@ def use_all_cores(cores: int | None = None) -> None:
       >>> print(subprocess.check_output([sys.executable, "-c", script], text=True).strip())
       2
     """
-    if cores is None and _devices_are_set():
+    is_set = os.environ.get("JAX_NUM_CPU_DEVICES") or jax.config.values["jax_num_cpu_devices"] > 0
+    if cores is None and (is_set or "xla_force_host_platform_device_count" in os.environ.get("XLA_FLAGS", "")):
         return
     available = os.sched_getaffinity(0) if hasattr(os, "sched_getaffinity") else range(os.cpu_count() or 1)
     count = len(available) if cores is None else cores
@@ -37,13 +38,6 @@ def use_all_cores(cores: int | None = None) -> None:
             "JAX has started already; call use_all_cores() before any JAX computation, "
             f"or start Python with JAX_NUM_CPU_DEVICES={count} in the environment"
         ) from error
-
-
-def _devices_are_set() -> bool:
-    """Whether the number of CPU devices is already set."""
-    flags, variable = os.environ.get("XLA_FLAGS", ""), os.environ.get("JAX_NUM_CPU_DEVICES")
-    is_set = variable or "xla_force_host_platform_device_count" in flags
-    return bool(is_set) or jax.config.values["jax_num_cpu_devices"] > 0
 
 
 def use_compilation_cache(directory: str | None = None) -> None:

@@ -60,9 +60,8 @@ def split_last(x: Array) -> list[Array]:
 
 def split_tril(L: Array) -> list[list[Array]]:
     """The lower triangle of (..., n, n) as separate arrays: row i is a list of i + 1 arrays (...)."""
-    n, rank = L.shape[-1], L.ndim
-    rows = [lax.split(row, (1,) * n, rank - 1) for row in lax.split(L, (1,) * n, rank - 2)]
-    return [[jnp.squeeze(entry, (-1, -2)) for entry in row[: i + 1]] for i, row in enumerate(rows)]
+    rows = lax.split(L, (1,) * L.shape[-1], L.ndim - 2)
+    return [split_last(jnp.squeeze(row, -2))[: i + 1] for i, row in enumerate(rows)]
 
 
 def join_tril(entries: list[Array], n: int) -> Array:
@@ -95,8 +94,7 @@ def _solve_rows(rows: list[list[Array]], b: list[Array]) -> list[Array]:
 
 def pack_tril(matrix: Array) -> Array:
     """The inverse of `unpack_tril`: (..., n, n) -> (..., n(n+1)/2), row by row."""
-    n = matrix.shape[-1]
-    return jnp.concatenate([matrix[..., j, : j + 1] for j in range(n)], axis=-1)
+    return jnp.concatenate([matrix[..., j, : j + 1] for j in range(matrix.shape[-1])], axis=-1)
 
 
 def diagonal(matrix: Array) -> Array:
@@ -106,8 +104,7 @@ def diagonal(matrix: Array) -> Array:
 
 def on_diagonal(matrix: Array) -> Array:
     """True on the diagonal, in the rank of the matrix."""
-    n = matrix.shape[-1]
-    return jnp.eye(n, dtype=bool).reshape((1,) * (matrix.ndim - 2) + (n, n))
+    return jnp.expand_dims(jnp.eye(matrix.shape[-1], dtype=bool), range(matrix.ndim - 2))
 
 
 def diagonal_matrix(entries: Array) -> Array:
@@ -151,8 +148,11 @@ def whiten(L: ArrayLike, d: ArrayLike) -> Array:
     L, d = floats(L=L, d=d)
     check_rank("d", d, 1, "(..., n)")
     check_event("L", L, (d.shape[-1],) * 2, f"d {d.shape}")
-    if L.shape[:-1] != d.shape:
-        L, d = _aligned(L, d)
+    try:
+        batch = np.broadcast_shapes(L.shape[:-2], d.shape[:-1])
+    except ValueError:
+        raise ValueError(f"batch shapes do not agree: L {L.shape[:-2]}, d {d.shape[:-1]}") from None
+    L, d = same_rank(L, batch, 2), jnp.broadcast_to(d, (*batch, d.shape[-1]))
     if d.shape[-1] <= _DIFFERENTIATED:
         return _forward(L, d)
 
@@ -160,16 +160,6 @@ def whiten(L: ArrayLike, d: ArrayLike) -> Array:
         return jnp.sum(jnp.tril(L) * x[..., None, :], axis=-1)
 
     return lax.custom_linear_solve(product, d, lambda _, b: _forward(L, b), lambda _, b: _backward(L, b))
-
-
-def _aligned(L: Array, d: Array) -> tuple[Array, Array]:
-    """L with as many axes as it needs, and d for every L: axes of size one are stretched."""
-    longest = max(L.shape[:-2], d.shape[:-1], key=len)
-    L, d = same_rank(L, longest, 2), same_rank(d, longest, 1)
-    sizes = list(zip(L.shape[:-2], d.shape[:-1], strict=True))
-    if any(a != b and 1 not in (a, b) for a, b in sizes):
-        raise ValueError(f"batch shapes do not agree: L {L.shape[:-2]}, d {d.shape[:-1]}")
-    return L, jnp.broadcast_to(d, (*(b if a == 1 else a for a, b in sizes), d.shape[-1]))
 
 
 def _backward(L: Array, b: Array) -> Array:
@@ -181,8 +171,7 @@ def _forward(L: Array, b: Array) -> Array:
     """L⁻¹ b by forward substitution."""
     n = b.shape[-1]
     if n <= _SOLVED:
-        rows = [[L[..., i, k] for k in range(i + 1)] for i in range(n)]
-        return jnp.stack(_solve_rows(rows, [b[..., i] for i in range(n)]), axis=-1)
+        return jnp.stack(_solve_rows(split_tril(L), split_last(b)), axis=-1)
     index = _axis(n, b.ndim)
 
     def eliminate(j: Array, x: Array) -> Array:
@@ -200,7 +189,7 @@ def whiten_columns(L: Array, B: Array) -> Array:
 
 def _axis(size: int, rank: int) -> Array:
     """0, 1, ..., size-1 along the last of `rank` axes."""
-    return jnp.arange(size).reshape((1,) * (rank - 1) + (size,))
+    return jnp.expand_dims(jnp.arange(size), range(rank - 1))
 
 
 def _factor_tangent(L: Array, X: Array) -> Array:
@@ -211,17 +200,15 @@ def _factor_tangent(L: Array, X: Array) -> Array:
 @jax.custom_jvp
 def cholesky(S: Array) -> Array:
     """The lower-triangular factor of a positive definite matrix, S = L Lᵀ; NaN where it is not."""
-    n = S.shape[-1]
-    rows = _axis(n, S.ndim - 1)
+    rows = _axis(S.shape[-1], S.ndim - 1)
 
     def eliminate(j: Array, rest: Array) -> Array:
         pivot = jnp.take(rest, j, axis=-1)  # column j
         column = jnp.where(rows >= j, pivot / jnp.sqrt(jnp.take(pivot, j, axis=-1))[..., None], 0.0)
-        later = rows[..., None, :] > j
-        update = rest - column[..., :, None] * column[..., None, :]
-        return jnp.where(later, update, jnp.where(rows[..., None, :] == j, column[..., :, None], rest))
+        update, place = rest - column[..., :, None] * column[..., None, :], rows[..., None, :]
+        return jnp.where(place > j, update, jnp.where(place == j, column[..., :, None], rest))
 
-    return lax.fori_loop(0, n, eliminate, S)
+    return lax.fori_loop(0, S.shape[-1], eliminate, S)
 
 
 @cholesky.defjvp
@@ -236,12 +223,10 @@ def axes_of(S: Array) -> Array:
     """U with orthonormal columns and Uᵀ S U diagonal, for symmetric S, (..., n, n) -> (..., n, n): Jacobi's rotations.
 
     A round turns n/2 pairs of axes at once, the i-th with the (i + n/2)-th; between rounds the axes move as the players
-    of a tournament do, so that n − 1 rounds meet every pair. It converges quadratically.
+    of a tournament do, so that n − 1 rounds meet every pair and end where they began. It converges quadratically.
     """
     n = S.shape[-1]
-    if n == 1:
-        return jnp.ones_like(S)
-    S = jnp.pad(S, [(0, 0)] * (S.ndim - 2) + [(0, n % 2)] * 2)
+    S = jnp.pad(S, [(0, 0)] * (S.ndim - 2) + [(0, n % 2)] * 2)  # for odd n an axis that stays separate
     size, half = n + n % 2, (n + n % 2) // 2
     bound = 4 * float(jnp.finfo(S.dtype).eps) ** 2
 
@@ -260,10 +245,8 @@ def axes_of(S: Array) -> Array:
 
     def round_(_: Array, state: tuple[Array, Array]) -> tuple[Array, Array]:
         S, U = state
-        entries = diagonal(S)
-        between = diagonal(S[..., :half, half:])
-        gap = entries[..., half:] - entries[..., :half]
-        angle = 0.5 * jnp.arctan2(2 * between, gap)
+        gap = diagonal(S[..., half:, half:]) - diagonal(S[..., :half, :half])
+        angle = 0.5 * jnp.arctan2(2 * diagonal(S[..., :half, half:]), gap)
         angle = jnp.where(jnp.abs(angle) > 0.25 * np.pi, angle - jnp.sign(angle) * 0.5 * np.pi, angle)
         cosine, sine = jnp.cos(angle), jnp.sin(angle)
         S = turn(jnp.swapaxes(turn(S, cosine, sine), -1, -2), cosine, sine)
@@ -278,15 +261,8 @@ def axes_of(S: Array) -> Array:
         S, U, count = state
         return *lax.fori_loop(0, size - 1, round_, (S, U)), count + 1
 
-    identity = jnp.broadcast_to(jnp.eye(size, dtype=S.dtype).reshape((1,) * (S.ndim - 2) + (size, size)), S.shape)
-    U = lax.while_loop(unfinished, sweep, (S, identity, jnp.zeros((), jnp.int32)))[1]
-    # The axis that was added is still separate: it is left out wherever it is now.
-    if n % 2:
-        place = jnp.argmax(jnp.abs(U[..., -1, :]), axis=-1)
-        column = _axis(n, S.ndim - 1)
-        column = jnp.where(column < place[..., None], column, column + 1)
-        U = jnp.take_along_axis(U, jnp.broadcast_to(column[..., None, :], (*S.shape[:-1], n)), axis=-1)
-    return U[..., :n, :]
+    identity = diagonal_matrix(jnp.ones_like(S[..., 0]))
+    return lax.while_loop(unfinished, sweep, (S, identity, jnp.zeros((), jnp.int32)))[1][..., :n, :n]
 
 
 @jax.jit
@@ -330,21 +306,16 @@ def _rotated(L: Array, observed: Array) -> Array:
     """`leave_rows_out` by rotations: the column of a row left out is free to be rotated into the diagonal below it."""
     entry, seen = split_tril(L), split_last(observed)
     for i in range(len(seen)):
-        for k in range(i):
-            _rotate(entry, i, k, seen[i] & ~seen[k])
+        for k in range(i):  # Givens rotation of columns k and i that turns the entry (i, k) into 0
+            below = jnp.where(seen[i] & ~seen[k], entry[i][k], 0.0)
+            length = jnp.sqrt(entry[i][i] ** 2 + below**2)
+            cosine, sine = entry[i][i] / length, below / length
+            entry[i][i] = length
+            for row in entry[i + 1 :]:
+                row[i], row[k] = cosine * row[i] + sine * row[k], cosine * row[k] - sine * row[i]
     pairs = [(i, k) for i in range(len(seen)) for k in range(i + 1)]
     kept = [jnp.where(seen[i] & seen[k], entry[i][k], 1.0 if i == k else 0.0) for i, k in pairs]
     return join_tril(kept, len(seen))
-
-
-def _rotate(entry: list[list[Array]], i: int, k: int, where: Array) -> None:
-    """Givens rotation of columns k and i of a lower triangle, in place, that turns its entry (i, k) into 0."""
-    below = jnp.where(where, entry[i][k], 0.0)
-    length = jnp.sqrt(entry[i][i] ** 2 + below**2)
-    cosine, sine = entry[i][i] / length, below / length
-    entry[i][i] = length
-    for row in entry[i + 1 :]:
-        row[i], row[k] = cosine * row[i] + sine * row[k], cosine * row[k] - sine * row[i]
 
 
 @jax.custom_jvp
@@ -372,8 +343,7 @@ def _triangularise(B: Array, observed: Array) -> Array:
         B = jnp.where(rows > i, reflected, jnp.where(rows == i, done[..., None, :], B))
         return B, taken | (here & seen)
 
-    start = jnp.zeros((*B.shape[:-2], m), bool)
-    return lax.fori_loop(0, k, reflect, (B, start))[0][..., :k]
+    return lax.fori_loop(0, k, reflect, (B, jnp.zeros((*B.shape[:-2], m), bool)))[0][..., :k]
 
 
 @_triangularise.defjvp

@@ -5,7 +5,6 @@ Packing of the paper (Sec. 4): first the n entries of μ₀, then the rows of L 
 """
 
 import math
-from collections.abc import Callable
 
 import jax
 import jax.numpy as jnp
@@ -14,7 +13,7 @@ from jax import Array, lax
 from jax.typing import ArrayLike
 
 from mder_jax import linalg
-from mder_jax._checks import check_above, check_type, check_within, floats, integer, plain_number
+from mder_jax._checks import check_above, check_type, floats, integer, is_concrete, plain_number
 from mder_jax.nig import NIG
 from mder_jax.niw import NIW, couple
 from mder_jax.student_t import StudentT
@@ -83,7 +82,8 @@ def inverse_niw_link(
     """
     check_type("niw", niw, NIW)
     low, high = _nu_bounds(niw.n, nu_min, nu_max)
-    check_within(niw.nu, low, high, f"nu must lie within the gate, {low:g} to {high:g}")
+    if is_concrete(niw.nu) and not np.all((low <= np.float64(niw.nu)) & (np.float64(niw.nu) <= high)):
+        raise ValueError(f"nu must lie within the gate, {low:g} to {high:g}; got {niw.nu}")
     tril = _tril_with_log(niw.L, relative)
     return jnp.concatenate([niw.mu, tril, _inverse_gate(niw.nu, low, high)[..., None]], axis=-1)
 
@@ -117,11 +117,6 @@ def inverse_softplus(x: Array) -> Array:
     return x + jnp.log(-jnp.expm1(-x))
 
 
-def _on_diagonal(function: Callable[[Array], Array], matrix: Array) -> Array:
-    eye = linalg.on_diagonal(matrix)
-    return jnp.where(eye, function(jnp.where(eye, matrix, 1.0)), matrix)
-
-
 def _outputs(raw: ArrayLike, width: int, needs: str) -> Array:
     (raw,) = floats(raw=raw)
     if raw.shape[-1:] != (width,):
@@ -135,8 +130,9 @@ def _bounded_exp(p: Array) -> Array:
 
 def _tril_with_exp(entries: Array, n: int, relative: bool = False) -> Array:
     if n > linalg.ENTRYWISE:
-        L = _on_diagonal(_bounded_exp, linalg.unpack_tril(entries, n))
-        return jnp.where(linalg.on_diagonal(L), L, L * linalg.diagonal(L)[..., None]) if relative else L
+        matrix = linalg.unpack_tril(entries, n)
+        diagonal = _bounded_exp(linalg.diagonal(matrix))[..., None]
+        return jnp.where(linalg.on_diagonal(matrix), diagonal, matrix * diagonal if relative else matrix)
     packed = linalg.split_last(entries)
     for j in range(n):
         first, last = linalg.tril_size(j), linalg.tril_size(j + 1) - 1
@@ -147,9 +143,8 @@ def _tril_with_exp(entries: Array, n: int, relative: bool = False) -> Array:
 
 
 def _tril_with_log(L: Array, relative: bool = False) -> Array:
-    if relative:
-        L = jnp.where(linalg.on_diagonal(L), L, L / linalg.diagonal(L)[..., None])
-    return linalg.pack_tril(_on_diagonal(jnp.log, L))
+    diagonal = linalg.diagonal(L)[..., None]
+    return linalg.pack_tril(jnp.where(linalg.on_diagonal(L), jnp.log(diagonal), L / diagonal if relative else L))
 
 
 def nig_link(raw: ArrayLike, n: int | None = None, floor: float = 1e-6) -> NIG:
@@ -170,9 +165,8 @@ def nig_link(raw: ArrayLike, n: int | None = None, floor: float = 1e-6) -> NIG:
     count, needs = (1, "one target needs") if n is None else (integer("n", n), f"n = {n} targets need")
     raw = _outputs(raw, 4 * count, needs)
     mu, kappa, alpha, beta = jnp.split(raw, 4, axis=-1) if n else [raw[..., i] for i in range(4)]
-    tiny = jnp.finfo(raw.dtype).eps
     kappa, beta = (jnp.maximum(jax.nn.softplus(p), floor) for p in (kappa, beta))
-    return NIG(mu, kappa, 1 + jnp.maximum(jax.nn.softplus(alpha), tiny), beta)
+    return NIG(mu, kappa, 1 + jnp.maximum(jax.nn.softplus(alpha), jnp.finfo(raw.dtype).eps), beta)
 
 
 def inverse_nig_link(nig: NIG, n: int | None = None) -> Array:

@@ -44,9 +44,7 @@ def mder_nll(niw: NIW, y: ArrayLike, missing: bool = True) -> Array:
 def evidence_regulariser(
     nig: NIG, y: ArrayLike, definition: Literal["amini2020", "meinert2021"] = "amini2020"
 ) -> Array:
-    """``|y − μ₀| Φ``, Amini's evidence regulariser (Sec. 2.2), elementwise; Φ as in `nig.total_evidence`.
-
-    y has the shape of the NIG.
+    """``|y − μ₀| Φ``, Amini's evidence regulariser (Sec. 2.2), for y of the NIG's shape; Φ as in `nig.total_evidence`.
 
     Example:
       >>> print(evidence_regulariser(NIG(mu=0.0, kappa=1.0, alpha=2.0, beta=1.0), 0.5))  # 0.5 (2 + 2)

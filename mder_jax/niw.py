@@ -5,7 +5,7 @@ r"""The Normal-Inverse-Wishart prior and its closed forms.
 
 import math
 from collections.abc import Sequence
-from typing import Literal, NamedTuple
+from typing import Literal, NamedTuple, get_args
 
 import jax
 import jax.numpy as jnp
@@ -155,9 +155,8 @@ def _log_evidence_slogdet(niw: NIW, d: Array, observed: Array | None) -> Array:
     Psi = niw.nu[..., None, None] * linalg.gram(niw.L)
     nu, n = niw.nu, jnp.full_like(niw.nu, niw.n)
     if observed is not None:  # the marginal of the observed coordinates: n and ν both lose the missing ones
-        d = jnp.where(observed, d, 0.0)
         both = observed[..., :, None] & observed[..., None, :]
-        Psi = jnp.where(both, Psi, jnp.broadcast_to(jnp.eye(niw.n, dtype=Psi.dtype), Psi.shape))
+        d, Psi = jnp.where(observed, d, 0.0), jnp.where(both, Psi, linalg.on_diagonal(Psi).astype(Psi.dtype))
         lost = jnp.sum(~observed, axis=-1).astype(nu.dtype)
         nu, n = nu - lost, n - lost
     shrink = niw.kappa / (1 + niw.kappa)
@@ -191,8 +190,7 @@ def log_prob(niw: NIW, mu: ArrayLike, sigma: ArrayLike) -> Array:
     n, nu = niw.n, niw.nu
     _checks.check_same("sigma", sigma, (*mu.shape, n), "mu with one more axis")
     C = linalg.cholesky(sigma)
-    white = linalg.whiten(C, mu - niw.mu)
-    q, half_logdet = jnp.sum(white * white, axis=-1), linalg.half_logdet(C)
+    half_logdet, q = linalg.log_determinant_and_distance(C, mu - niw.mu)
     normal = -0.5 * n * jnp.log(2 * math.pi / niw.kappa) - half_logdet - 0.5 * niw.kappa * q
     W = linalg.whiten_columns(C, niw.L)
     w = linalg.diagonal(W)
@@ -222,13 +220,11 @@ def sample(key: Array, niw: NIW, shape: int | Sequence[int] = ()) -> Draw:
       (100, 2) (100, 2, 2)
     """
     _checks.check_type("niw", niw, NIW)
-    n, batch = niw.n, (*_checks.sample_shape(shape), *niw.batch_shape)
-    dtype = niw.mu.dtype
+    n, dtype, batch = niw.n, niw.mu.dtype, (*_checks.sample_shape(shape), *niw.batch_shape)
     chi_key, normal_key, mean_key = jax.random.split(_checks.one_key(key), 3)
     df = jnp.broadcast_to(niw.nu[..., None], (*batch, n)) - jnp.arange(n, dtype=dtype).reshape((1,) * len(batch) + (n,))
     chi = jnp.sqrt(2 * jax.random.gamma(chi_key, df / 2, dtype=dtype))
-    normal = jax.random.normal(normal_key, (*batch, n, n), dtype)
-    A = jnp.tril(normal, -1) + linalg.diagonal_matrix(chi)
+    A = jnp.tril(jax.random.normal(normal_key, (*batch, n, n), dtype), -1) + linalg.diagonal_matrix(chi)
     root = jnp.broadcast_to(jnp.sqrt(niw.nu)[..., None, None] * niw.L, (*batch, n, n))
     B = jnp.swapaxes(linalg.whiten_columns(A, jnp.swapaxes(root, -1, -2)), -1, -2)  # Σ = B Bᵀ, B = L_Ψ A⁻ᵀ
     z = jax.random.normal(mean_key, (*batch, n), dtype) / jnp.sqrt(_checks.same_rank(niw.kappa, batch, 0))[..., None]
@@ -238,13 +234,9 @@ def sample(key: Array, niw: NIW, shape: int | Sequence[int] = ()) -> Draw:
 def aleatoric(niw: NIW, definition: Definition = "meinert2021") -> Array:
     r"""E[Σ] = ν/(ν−n−1) L Lᵀ (App. C), the noise in y that more data do not remove; or another published definition.
 
-    ==============  ============================================================  ===========  ====
-    definition      formula                                                       shape        unit
-    ==============  ============================================================  ===========  ====
-    "meinert2021"   E[Σ] = ν/(ν−n−1) L Lᵀ, a covariance (Meinert & Lavin 2021)    (..., n, n)  y²
-    "amini2020"     E[σ_j²], its diagonal: variances (Amini et al. 2020)          (..., n)     y²
-    "meinert2023"   √S_jj, the width of the predictive t (Meinert et al. 2023)    (..., n)     y
-    ==============  ============================================================  ===========  ====
+    * "meinert2021": E[Σ] = ν/(ν−n−1) L Lᵀ, a covariance (..., n, n) with unit y² (Meinert & Lavin 2021).
+    * "amini2020": E[σ_j²], its diagonal: variances (..., n) with unit y² (Amini et al. 2020).
+    * "meinert2023": √S_jj, the width of the predictive t, (..., n) with unit y (Meinert et al. 2023).
 
     The first two are infinite on the diagonal, and undefined off it, for ν ≤ n + 1.
 
@@ -253,24 +245,20 @@ def aleatoric(niw: NIW, definition: Definition = "meinert2021") -> Array:
       >>> print(aleatoric(niw)[0, 0], aleatoric(niw, "amini2020"))  # 9/(9 − 3)
       1.5 [1.5 1.5]
     """
-    _check_moment(niw, definition)
+    _checks.check_type("niw", niw, NIW)
+    _checks.check_option("definition", definition, get_args(Definition))
     if definition == "meinert2023":
         return predictive(niw).marginal_scale()
     # The variances are positive and so infinite, never undefined, where the mean does not exist.
-    covariance = _moment(niw, jnp.ones_like(niw.nu), jnp.maximum(niw.nu - (niw.n + 1), -0.5))
-    return linalg.diagonal(covariance) if definition == "amini2020" else covariance
+    return _moment(niw, definition, jnp.ones_like(niw.nu), jnp.maximum(niw.nu - (niw.n + 1), -0.5))
 
 
 def epistemic(niw: NIW, definition: Definition = "meinert2021") -> Array:
     r"""var[μ] = E[Σ]/κ (App. C), uncertainty about the mean, which more data remove; or another published definition.
 
-    ==============  ============================================================  ===========  ====
-    definition      formula                                                       shape        unit
-    ==============  ============================================================  ===========  ====
-    "meinert2021"   var[μ] = E[Σ]/κ = r E[Σ]/ν, a covariance                      (..., n, n)  y²
-    "amini2020"     var[μ_j], its diagonal: variances                             (..., n)     y²
-    "meinert2023"   1/√κ: relative to the noise, no unit                          (...)        1
-    ==============  ============================================================  ===========  ====
+    * "meinert2021": var[μ] = E[Σ]/κ = r E[Σ]/ν, a covariance (..., n, n) with unit y².
+    * "amini2020": var[μ_j], its diagonal: variances (..., n) with unit y².
+    * "meinert2023": 1/√κ, (...): relative to the noise, no unit.
 
     The first two are infinite on the diagonal for n < ν ≤ n + 1, and undefined below, where E[μ] is too.
 
@@ -279,22 +267,18 @@ def epistemic(niw: NIW, definition: Definition = "meinert2021") -> Array:
       >>> print(epistemic(niw)[0, 0], epistemic(niw, "amini2020"))  # 1.5/3
       0.5 [0.5 0.5]
     """
-    _check_moment(niw, definition)
+    _checks.check_type("niw", niw, NIW)
+    _checks.check_option("definition", definition, get_args(Definition))
     if definition == "meinert2023":
         return 1 / jnp.sqrt(niw.kappa)
-    covariance = _moment(niw, niw.kappa, niw.nu - (niw.n + 1))
-    return linalg.diagonal(covariance) if definition == "amini2020" else covariance
+    return _moment(niw, definition, niw.kappa, niw.nu - (niw.n + 1))
 
 
-def _moment(niw: NIW, divisor: Array, margin: Array) -> Array:
-    """ν/(ν − n − 1) Σ₀ / divisor where it exists; see `moment_or_undefined`."""
+def _moment(niw: NIW, definition: str, divisor: Array, margin: Array) -> Array:
+    """ν/(ν − n − 1) Σ₀ / divisor where it exists (see `moment_or_undefined`), or its diagonal."""
     factor = (1 + (niw.n + 1) / (niw.nu - (niw.n + 1))) / divisor
-    return moment_or_undefined(factor[..., None, None] * linalg.gram(niw.L), margin)
-
-
-def _check_moment(niw: NIW, definition: str) -> None:
-    _checks.check_type("niw", niw, NIW)
-    _checks.check_option("definition", definition, ("amini2020", "meinert2021", "meinert2023"))
+    covariance = moment_or_undefined(factor[..., None, None] * linalg.gram(niw.L), margin)
+    return linalg.diagonal(covariance) if definition == "amini2020" else covariance
 
 
 def posterior(niw: NIW, observations: ArrayLike) -> NIW:

@@ -23,15 +23,9 @@ class ModelFileError(ValueError):
     """A file that is not a model file, or incomplete, or changed since it was written.
 
     Example:
-      >>> import tempfile
-      >>> with tempfile.TemporaryDirectory() as folder:
-      ...     pathlib.Path(folder, "model.mder").write_bytes(b"something else")
-      ...     try:
-      ...         load(f"{folder}/model.mder")
-      ...     except ModelFileError as error:
-      ...         print(str(error).removeprefix(folder))
-      14
-      /model.mder is not a model file, or cut short
+      >>> load("/dev/null")
+      Traceback (most recent call last):
+      mder_jax.persistence.ModelFileError: /dev/null is not a model file, or cut short
     """
 
 
@@ -105,16 +99,16 @@ def _read_head(path: pathlib.Path) -> dict[str, Any]:
         if size < 10 or not 2 <= length <= min(size - 8, HEADER_BYTES):
             raise ModelFileError(f"{path} is not a model file, or cut short")
         try:
-            header = json.loads(file.read(length))
-            head = json.loads(header["__metadata__"][DOCUMENT])
-            form, text, digest = head["format"], head["document"], head["sha256"]
+            head = json.loads(json.loads(file.read(length))["__metadata__"][DOCUMENT])
+            kinds = {"format": int, "document": str, "sha256": str}
+            is_ours = all(isinstance(head[name], kind) for name, kind in kinds.items())
         except (ValueError, KeyError, TypeError, RecursionError):
-            raise ModelFileError(f"{path} is not a model file of mder_jax") from None
-    if not isinstance(form, int) or not isinstance(text, str) or not isinstance(digest, str):
+            is_ours = False
+    if not is_ours:
         raise ModelFileError(f"{path} is not a model file of mder_jax")
-    if form > FORMAT:
-        newer = f"{path} was written by a newer mder_jax (format {form}, this one reads up to {FORMAT})"
-        raise ModelFileError(f"{newer}: pip install --upgrade mder-jax")
+    if head["format"] > FORMAT:
+        newer = f"a newer mder_jax (format {head['format']}, this one reads up to {FORMAT})"
+        raise ModelFileError(f"{path} was written by {newer}: pip install --upgrade mder-jax")
     if size > MODEL_BYTES:
         raise ModelFileError(f"{path} has {size} bytes; model files of more than {MODEL_BYTES} are not read")
     return head

@@ -108,7 +108,6 @@ def _two_sided_tail(t: Array, m: Array) -> Array:
 @partial(jax.jit, static_argnums=2)  # a loop called without jit is compiled anew each time
 def radius_of_tail(tail: Array, df: Array, n: int) -> Array:
     """The radius whose `joint_tail` is the given probability: Newton in ln radius inside a shrinking bracket."""
-    info = jnp.finfo(tail.dtype)
     target = jnp.log(tail)
     limit = jnp.broadcast_to(jnp.log(_largest_radius(df)), target.shape)
 
@@ -125,7 +124,7 @@ def radius_of_tail(tail: Array, df: Array, n: int) -> Array:
 
     def unfinished(state: tuple[Array, ...]) -> Array:
         *_, change, count = state
-        return (count < 100) & jnp.any(change > 4 * info.eps)
+        return (count < 100) & jnp.any(change > 4 * jnp.finfo(tail.dtype).eps)
 
     start = jnp.full_like(target, 0.5 * math.log(n))
     state: tuple[Array, ...] = (-limit, limit, start, jnp.full_like(target, jnp.inf), jnp.zeros((), jnp.int32))
@@ -144,11 +143,12 @@ def _radius_of_tail_jvp(n: int, primals: tuple[Array, Array], tangents: tuple[Ar
     return radius, (along_df - d_tail) / density
 
 
-def _aligned(df: Array, **values: Array) -> list[Array]:
-    """All arrays in their common batch shape, and a check that df is positive."""
-    check_above("df", df, 0, "degrees of freedom")
-    batch = common_batch(df=df.shape, **{name: value.shape for name, value in values.items()})
-    return [jnp.broadcast_to(array, batch) for array in (df, *values.values())]
+def _aligned(**values: ArrayLike) -> list[Array]:
+    """The arguments, one of them df, as floats in their common batch shape; an error unless df is positive."""
+    arrays = dict(zip(values, floats(**values), strict=True))
+    check_above("df", arrays["df"], 0, "degrees of freedom")
+    batch = common_batch(**{name: array.shape for name, array in arrays.items()})
+    return [jnp.broadcast_to(array, batch) for array in arrays.values()]
 
 
 def log_gamma_ratio(x: ArrayLike, n: int) -> Array:
@@ -173,8 +173,7 @@ def t_cdf(t: ArrayLike, df: ArrayLike) -> Array:
       >>> print(t_cdf(jnp.array([0.0, 1.0]), 1.0).round(4))  # df = 1: ½ + arctan(t)/π
       [0.5  0.75]
     """
-    t, df = floats(t=t, df=df)
-    df, t = _aligned(df, t=t)
+    t, df = _aligned(t=t, df=df)
     above = t >= 0
     half_tail = 0.5 * joint_tail(jnp.where(above, t, -t), df, 1)
     return jnp.where(jnp.isnan(df), jnp.nan, jnp.where(above, 1 - half_tail, half_tail))
@@ -189,8 +188,7 @@ def t_ppf(p: ArrayLike, df: ArrayLike) -> Array:
       >>> print(f"{t_ppf(0.975, jnp.inf):.2f}")
       1.96
     """
-    p, df = floats(p=p, df=df)
-    df, p = _aligned(df, p=p)
+    p, df = _aligned(p=p, df=df)
     below = p < 0.5
     radius = radius_of_tail(2 * jnp.where(below, p, 1 - p), df, 1)
     return jnp.where(below, -radius, radius)
@@ -205,8 +203,7 @@ def joint_pit(radius: ArrayLike, df: ArrayLike, n: int) -> Array:
       >>> print(f"{joint_pit(1.0, jnp.inf, 2):.4f}")  # 1 - exp(-1/2)
       0.3935
     """
-    radius, df = floats(radius=radius, df=df)
-    df, radius = _aligned(df, radius=radius)
+    radius, df = _aligned(radius=radius, df=df)
     return 1 - joint_tail(radius, df, integer("n", n))
 
 
@@ -219,6 +216,5 @@ def joint_radius(coverage: ArrayLike, df: ArrayLike, n: int) -> Array:
       >>> print(f"{joint_radius(0.9, jnp.inf, 2):.4f}")  # sqrt(-2 ln 0.1)
       2.1460
     """
-    coverage, df = floats(coverage=coverage, df=df)
-    df, coverage = _aligned(df, coverage=coverage)
+    coverage, df = _aligned(coverage=coverage, df=df)
     return radius_of_tail(1 - coverage, df, integer("n", n))

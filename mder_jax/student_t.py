@@ -257,8 +257,7 @@ class StudentT:
           5.0
         """
         t, y = _checks.aligned(self, "loc", y=y)
-        white = linalg.whiten(t.scale_tril, y - t.loc)
-        return root(jnp.sum(white * white, axis=-1))
+        return root(linalg.log_determinant_and_distance(t.scale_tril, y - t.loc)[1])
 
     def marginal_scale(self) -> Array:
         """√S_jj, the scale (not the standard deviation) of each target's t, (..., n).

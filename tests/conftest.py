@@ -18,16 +18,18 @@ jax.config.update("jax_num_cpu_devices", 2)
 jax.config.update("jax_numpy_dtype_promotion", "strict")
 jax.config.update("jax_numpy_rank_promotion", "raise")
 
-# In this process programs are compiled in half the time, with fewer optimisations, and kept from run to run. Processes
-# that tests start share a second cache. As users have it: XLA_FLAGS=--xla_backend_optimization_level=3 pytest
+# Programs are compiled in half the time, with fewer optimisations, and kept from run to run: those of this process, and
+# apart from them those of processes that tests start. XLA_FLAGS=--xla_backend_optimization_level=3 pytest: as users do.
+QUICK = (
+    "--xla_backend_optimization_level=0",
+    "--xla_cpu_use_fusion_emitters=false",
+    "--xla_cpu_parallel_codegen_split_count=1",
+)
+os.environ.setdefault("XLA_FLAGS", " ".join(QUICK))
 CACHE = ROOT / ".pytest_cache" / "xla"
-with pytest.MonkeyPatch.context() as patch:
-    if "XLA_FLAGS" not in os.environ:
-        patch.setenv("XLA_FLAGS", "--xla_backend_optimization_level=0 --xla_cpu_use_fusion_emitters=false")
-    jax.config.update("jax_compilation_cache_dir", str(CACHE / "tests"))
-    jax.config.update("jax_persistent_cache_min_compile_time_secs", 0.0)
-    jax.config.update("jax_persistent_cache_min_entry_size_bytes", -1)
-    jax.devices()
+jax.config.update("jax_compilation_cache_dir", str(CACHE / "tests"))
+jax.config.update("jax_persistent_cache_min_compile_time_secs", 0.0)
+jax.config.update("jax_persistent_cache_min_entry_size_bytes", -1)
 os.environ["JAX_COMPILATION_CACHE_DIR"] = str(CACHE / "processes")
 os.environ["JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS"] = "0.02"
 

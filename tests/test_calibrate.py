@@ -95,16 +95,16 @@ def test_rows_of_the_fit_are_refused_and_some_of_them_are_said(model, tmp_path):
     with pytest.raises(ValueError, match="60 of these 60 rows"):
         loaded.calibrate(X[::2].astype(np.float64), Y[::2])
     assert model.calibration_ is None
-    new_X, new_Y = table(80, seed=4)
-    with pytest.warns(UserWarning, match="20 of these 100 rows are rows of the fit, so the coverage is not checked"):
-        model.calibrate(np.vstack([new_X, X[:20]]), np.vstack([new_Y, Y[:20]]))
+    new_X, new_Y = table(60, seed=4)
+    with pytest.warns(UserWarning, match="20 of these 60 rows are rows of the fit, so the coverage is not checked"):
+        model.calibrate(np.vstack([new_X[:40], X[:20]]), np.vstack([new_Y[:40], Y[:20]]))
     assert not model.calibration_.checks and "rows of the fit" in str(model.calibration_)
     model.save(tmp_path / "model.mder")
     assert str(MDERRegressor.load(tmp_path / "model.mder").calibration_).endswith("not checked, see the note")
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         model.calibrate(new_X, new_Y)
-        model.calibrate(X[:50], Y[:50] + 0.01)  # the same inputs measured again are new rows
+        model.calibrate(X[:60], Y[:60] + 0.01)  # the same inputs measured again are new rows
     assert model.calibration_.checks
 
 
@@ -192,11 +192,11 @@ def test_the_check_with_missing_targets_counts_what_is_there(model):
 
 
 def test_rows_without_a_finite_prediction_are_left_out(model):
-    X, Y = table(50, seed=6)
+    X, Y = table(61, seed=6)
     X[7] = 1e37
-    with pytest.warns(UserWarning, match="1 of 50 rows have no finite prediction and are left out"):
+    with pytest.warns(UserWarning, match="1 of 61 rows have no finite prediction and are left out"):
         model.calibrate(X, Y)
-    assert len(model.calibration_.joint_scores) == 49
+    assert len(model.calibration_.joint_scores) == 60
     with pytest.raises(ValueError, match="at least one row with an observed target"):
         model.calibrate(X, np.full_like(Y, np.nan))
 

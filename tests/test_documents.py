@@ -95,9 +95,9 @@ def test_readme_shows_the_saved_ledger():
 def test_a_page_shows_the_saved_benchmark(page):
     from experiments import publish
 
-    saved = json.loads((ROOT / "experiments" / "results" / "benchmark.json").read_text())
+    saved, ledger = (json.loads((ROOT / publish.HOME / f"{name}.json").read_text()) for name in ("benchmark", "ledger"))
     text = (ROOT / page).read_text()
-    assert text == publish.updated(text, publish.TABLES[page], saved["results"])
+    assert text == publish.updated(text, publish.TABLES[page], saved["results"], ledger)
 
 
 def test_new_results_are_copied_and_shown(tmp_path):
@@ -107,21 +107,45 @@ def test_new_results_are_copied_and_shown(tmp_path):
     root, run = tmp_path / "root", tmp_path / "run"
     for folder in (root / "docs", root / publish.HOME, run):
         folder.mkdir(parents=True)
-    for page in publish.TABLES:
+    for page in (*publish.TABLES, publish.HOME / "ledger.json"):
         (root / page).write_text((ROOT / page).read_text())
     saved = json.loads((ROOT / publish.HOME / "benchmark.json").read_text())
     changed = saved["results"]["problems"]["A boston, 40 epochs"]["rows"]["NIW ensemble"]["nll_in_units"]
     changed[:] = [123.456] * len(changed)
     (run / "benchmark.json").write_text(json.dumps(saved))
     (run / "benchmark_joint.png").write_bytes(b"a picture")
-    publish.publish(run, root)
+    publish.publish(publish.full_runs(run), root)
     assert (root / publish.HOME / "benchmark_joint.png").read_bytes() == b"a picture"
     assert json.loads((root / publish.HOME / "benchmark.json").read_text()) == saved
     assert (root / "README.md").read_text() == README and "123.46 ± 0.00" in (root / "docs/benchmark.md").read_text()
     for small in ({**saved, "full": False}, {**saved, "results": {**saved["results"], "missing": {"rf1": "not here"}}}):
         (run / "benchmark.json").write_text(json.dumps(small))
         with pytest.raises(storage.ResultsError, match="nothing was changed"):
-            publish.publish(run, root)
+            publish.full_runs(run)
+
+
+def test_a_new_ledger_is_copied_and_counted(tmp_path):
+    from experiments import publish
+    from experiments.harness import report_page, storage
+    from experiments.harness.study import PAPER
+
+    for folder in (tmp_path / "docs", tmp_path / publish.HOME, run := tmp_path / "run"):
+        folder.mkdir(parents=True)
+    for page in (*publish.TABLES, publish.HOME / "benchmark.json"):
+        (tmp_path / page).write_text((ROOT / page).read_text())
+    claim = dict.fromkeys(("id", "claim", *report_page.COLUMNS), "new") | {"verdict": "cannot be decided"}
+    for full in (False, True):
+        for study in PAPER:
+            (run / f"{study}{storage.PART}").write_text(json.dumps({"full": full, "claims": [claim]}))
+        for figure in publish.PAPER_FIGURES:
+            (run / figure).write_bytes(b"a picture")
+        if not full:
+            with pytest.raises(storage.ResultsError, match="nothing was changed"):
+                publish.full_runs(run)
+    publish.publish(publish.full_runs(run), tmp_path)
+    assert f"| all | {len(PAPER)} | {len(PAPER)} |\n" in (tmp_path / "README.md").read_text()
+    assert (tmp_path / publish.HOME / "ledger.md").read_text().count("| `new` |") == len(PAPER)
+    assert (tmp_path / publish.HOME / "circle_nu.png").read_bytes() == b"a picture"
 
 
 def test_the_picture_of_the_architecture_shows_the_import_statements():

@@ -137,7 +137,9 @@ def test_full_takes_the_large_values_but_not_over_given_ones():
         (["speed", "--points", "-3"], "must be 1 or more; got -3"),
         (["speed", "--growth-work", "inf"], "must be 1 or more; got inf"),
         (["circle", "--colour", "red"], "unrecognized arguments: --colour red"),
-        (["--members", "3"], "invalid choice: '3'"),
+        (["--members", "3"], "--members is an option of circle, sample_size, coupling, degeneration, "),
+        (["--turn-epochs=3"], "--turn-epochs is an option of speed: name the study first, as in python -m experiments"),
+        (["--colour", "red"], "invalid choice: 'red'"),
     ],
 )
 def test_bad_arguments_are_named(arguments, message, capsys):

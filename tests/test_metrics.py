@@ -27,15 +27,15 @@ ROW_SCORES = ("nll", "crps", "energy_score", "variogram_score", "joint_pit", "pi
 def members(size=3, rows=6, n=2, df=(2.5, 4.0, 7.0, np.inf, 30.0), seed=0):
     rng = np.random.default_rng(seed)
     L = factors(rng, (size, rows), n)
-    return mder.StudentT(np.resize(df, (rows, size)).T, jnp.asarray(rng.normal(size=(size, rows, n))), L)
+    return mder.StudentT(*jax.device_put((np.resize(df, (rows, size)).T, rng.normal(size=(size, rows, n)))), L)
 
 
 def one(t, i=0):
-    return jax.tree.map(lambda leaf: leaf[i], t)
+    return jax.tree.map(lambda leaf: jax.device_put(np.asarray(leaf)[i]), t)
 
 
 def rows_of(t, chosen):
-    return jax.tree.map(lambda leaf: leaf[:, chosen], t)
+    return jax.tree.map(lambda leaf: jax.device_put(np.asarray(leaf)[:, chosen]), t)
 
 
 def gaussian(rows=200, n=2, seed=0, stretch=1.0):

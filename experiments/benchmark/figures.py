@@ -10,7 +10,7 @@ from experiments.benchmark.methods import ENSEMBLE, METHODS
 from experiments.benchmark.problems import NEVER_USED, group
 from experiments.benchmark.scores import COVERAGES
 from experiments.benchmark.statistics import Saved
-from experiments.harness.figures import new_figure
+from experiments.harness.figures import new_figure, size_axis
 
 _NEVER = " Never used: defaults were chosen on other tables."
 CAPTIONS = {
@@ -159,8 +159,6 @@ def epistemic(problems: list[Saved]) -> Any:
             if all(label in problem["rows"] for problem in own):
                 values = np.array(statistics.epistemic_of(own, label))
                 axes.plot(sizes, values / values[0], "o-", color=f"C{number}", markersize=3.5)
-        axes.set(title=_shown(table, table), xlabel="training rows", ylabel="epistemic variance, relative")
-        axes.set(xscale="log", yscale="log")
-        axes.set_xticks(sizes, [str(size) for size in sizes])
-        axes.xaxis.minorticks_off()
+        axes.set(title=_shown(table, table), ylabel="epistemic variance, relative", yscale="log")
+        size_axis(axes, sizes, "training rows")
     return _with_legend(figure, panels[0, 0])

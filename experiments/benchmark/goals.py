@@ -13,8 +13,8 @@ from experiments.benchmark.comparisons import REFERENCES, Difference
 from experiments.benchmark.methods import CALIBRATED, ENSEMBLE, METHODS
 from experiments.benchmark.problems import GROUPS, group
 from experiments.benchmark.statistics import Saved, difference, epistemic_of, grown, joint, problems_of, univariate
-from experiments.benchmark.summary import markdown
 from experiments.harness.claims import HOLDS, OPEN, decide
+from experiments.harness.report_page import markdown
 
 CONSTANT = [row.label for name in ("ridge", "trees") for row in METHODS[name].rows]
 OTHER_NETWORKS = {name for name, method in METHODS.items() if method.neural} - {"niw", "niw-calibrated"}

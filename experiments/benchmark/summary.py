@@ -11,6 +11,7 @@ from experiments.benchmark.comparisons import Difference, published, standard_er
 from experiments.benchmark.methods import ENSEMBLE, METHODS
 from experiments.benchmark.problems import GROUPS, NEVER_USED, group
 from experiments.benchmark.statistics import Saved
+from experiments.harness.report_page import markdown
 
 COSTS = (
     "Seconds of training are those of one split on one core, for networks at all learning rates of which one is\n"
@@ -170,12 +171,6 @@ def _troubles(problems: list[Saved]) -> Iterator[str]:
         for method, why in problem["left_out"].items():
             yield f"{where}: {method} left out, {why}"
     yield f"{count} rows of these tables with failures or non-finite scores"
-
-
-def markdown(lines: list[list[str]]) -> str:
-    """A table, its header first; every number in it is rounded once, from the results."""
-    whole = [lines[0], ["---"] * len(lines[0]), *lines[1:]]
-    return "".join("| " + " | ".join(line) + " |\n" for line in whole)
 
 
 def _marked(table: str) -> str:

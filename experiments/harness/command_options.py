@@ -5,17 +5,11 @@ import dataclasses
 from collections.abc import Callable
 from typing import Any, cast
 
-_UNSET = object()
 
-
-def option(
-    default: Any, text: str, full: Any = _UNSET, least: float = 1, choices: tuple[str, ...] | None = None
-) -> Any:
+def option(default: Any, text: str, full: Any = None, least: float = 1, choices: tuple[str, ...] | None = None) -> Any:
     """A field of a config: default, what it is, value with ``--full``, the least and the only values allowed."""
-    large = default if full is _UNSET else full
-    return dataclasses.field(
-        default=default, metadata={"help": text, "full": large, "least": least, "choices": choices}
-    )
+    metadata = {"help": text, "full": default if full is None else full, "least": least, "choices": choices}
+    return dataclasses.field(default=default, metadata=metadata)
 
 
 def add_options(parser: argparse._ActionsContainer, config: type) -> None:
@@ -37,14 +31,16 @@ def add_options(parser: argparse._ActionsContainer, config: type) -> None:
         )
 
 
+def has_option(config: type, option: str) -> bool:
+    """Whether a field of the config has this ``--option``."""
+    return option in (f"--{field.name.replace('_', '-')}" for field in dataclasses.fields(config))
+
+
 def make_config(config: type, options: argparse.Namespace, full: bool) -> Any:
     """The config with its defaults, or those of ``--full``, and what the options say."""
-    values = {field.name: field.metadata["full"] for field in dataclasses.fields(config) if full}
-    given = {field.name: getattr(options, field.name, _UNSET) for field in dataclasses.fields(config)}
-    values |= {
-        name: tuple(value) if isinstance(value, list) else value for name, value in given.items() if value is not _UNSET
-    }
-    return config(**values)
+    values = {field.name: field.metadata["full"] if full else field.default for field in dataclasses.fields(config)}
+    values |= {name: value for name, value in vars(options).items() if name in values}
+    return config(**{name: tuple(value) if isinstance(value, list) else value for name, value in values.items()})
 
 
 def _shown(default: Any) -> str:

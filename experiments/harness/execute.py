@@ -3,6 +3,7 @@
 import argparse
 import contextlib
 import dataclasses
+import functools
 import gc
 import json
 import multiprocessing
@@ -23,7 +24,7 @@ from experiments.harness import progress, storage
 from experiments.harness.claims import by_id
 from experiments.harness.command_options import make_config
 from experiments.harness.figures import rendered
-from experiments.harness.study import find, results_of
+from experiments.harness.study import STUDIES, find
 
 PROCESSES = 2  # compiling and drawing keep one core busy, training all
 
@@ -37,27 +38,27 @@ def studies(names: list[str], options: argparse.Namespace, done: Callable[[], No
         done()
     else:
         work = [(name, options) for name in names]
-        in_processes(one, work, PROCESSES, _begin_studies, (cache,), done, options.out)
+        in_processes(one, work, PROCESSES, functools.partial(_begin_studies, cache), done, options.out)
 
 
 def one(name: str, options: argparse.Namespace) -> None:
     """Run a study, unless only the figures are requested, and draw it."""
     progress.running(name)
     if not options.plot_only:
-        compute(name, options, options.out)
+        compute(name, options)
     progress.running(f"{name}: drawing")
     draw(name, options.out)
 
 
-def compute(name: str, options: argparse.Namespace, folder: pathlib.Path) -> None:
+def compute(name: str, options: argparse.Namespace) -> None:
     """Run a study and save its results with config, versions, date and time."""
     config = make_config(find(name).Config, options, options.full)
     date, start = datetime.now(UTC), time.perf_counter()
-    results = results_of(name, config, folder)
+    results = find(name).run(config, *([options.out] if STUDIES[name].resumable else []))
     seconds = round(time.perf_counter() - start, 2)
     document = {"study": name, "config": dataclasses.asdict(config), "full": options.full, "versions": _versions()}
     document |= {"date": date.isoformat(timespec="seconds"), "seconds": seconds, "results": results}
-    storage.save(folder, name, document)
+    storage.save(options.out, name, document)
 
 
 def draw(name: str, folder: pathlib.Path) -> None:
@@ -81,19 +82,18 @@ def in_processes(
     perform: Callable[..., None],
     work: Iterable[tuple[Any, ...]],
     processes: int,
-    begin: Callable[..., None],
-    arguments: tuple[Any, ...],
+    begin: Callable[[], None],
     done: Callable[[], None],
     folder: pathlib.Path,
 ) -> None:
     """Call ``perform(*item)`` for every item of the work, in order, in several processes.
 
-    Each process calls ``begin(*arguments)`` first, and `done` is called here after each item. Ctrl-C stops them and
-    removes their unfinished files from the folder. `perform` and `begin` must be functions of a module.
+    Each process calls `begin` first, and `done` is called here after each item. Ctrl-C stops them and removes their
+    unfinished files from the folder. `perform` and `begin` must be functions of a module, or partials of them.
     """
     spawn = multiprocessing.get_context("spawn")
     messages = spawn.Queue()
-    pool = ProcessPoolExecutor(processes, spawn, _begin_process, (messages, begin, arguments))
+    pool = ProcessPoolExecutor(processes, spawn, _begin_process, (messages, begin))
     try:
         running = {pool.submit(perform, *item) for item in work}
         while running:
@@ -110,11 +110,11 @@ def in_processes(
         raise
 
 
-def _begin_process(messages: Any, begin: Callable[..., None], arguments: tuple[Any, ...]) -> None:
+def _begin_process(messages: Any, begin: Callable[[], None]) -> None:
     """Leave Ctrl-C and the progress bar to the main process."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     progress.report_to(messages)
-    begin(*arguments)
+    begin()
 
 
 def _begin_studies(cache: bool) -> None:

@@ -3,6 +3,7 @@
 import io
 import math
 import pathlib
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -48,9 +49,15 @@ def points_with_range(axes: Any, x: Any, values: np.ndarray, ends: tuple[float, 
 
 def angle_axis(axes: Any) -> None:
     """An x axis of t from 0 to 2π with ticks at multiples of π/2."""
-    axes.set_xlim(0, 2 * math.pi)
+    axes.set(xlim=(0, 2 * math.pi), xlabel="t (rad)")
     axes.set_xticks(ANGLES, ANGLE_NAMES)
-    axes.set_xlabel("t (rad)")
+
+
+def size_axis(axes: Any, sizes: Sequence[int] | np.ndarray, label: str) -> None:
+    """A logarithmic x axis with ticks at these sizes only."""
+    axes.set(xscale="log", xlabel=label)
+    axes.set_xticks(sizes, [f"{size:,}" for size in sizes])
+    axes.xaxis.minorticks_off()
 
 
 def rendered(figure: Any) -> dict[str, bytes]:

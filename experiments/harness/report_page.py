@@ -50,10 +50,29 @@ def summary(parts: dict[str, dict[str, Any]]) -> str:
 
 def write(folder: pathlib.Path, parts: dict[str, dict[str, Any]], misprints: list[tuple[str, str, str]]) -> None:
     """``ledger.json``, ``ledger.md`` and ``report.html`` from the parts, and from the figures in the folder."""
-    claims = _claims(parts)
-    storage.write(folder / "ledger.json", json.dumps(claims, indent=1, ensure_ascii=False).encode())
-    storage.write(folder / "ledger.md", markdown(claims).encode())
+    for name, content in ledger(parts).items():
+        storage.write(folder / name, content)
     storage.write(folder / "report.html", page(folder, parts, misprints).encode())
+
+
+def ledger(parts: dict[str, dict[str, Any]]) -> dict[str, bytes]:
+    """The claims of all parts as the files ``ledger.json`` and ``ledger.md``."""
+    claims = _claims(parts)
+    titles = ["Id", *COLUMNS.values(), "Verdict"]
+    rows = [[f"`{claim['id']}`", *(claim[key] for key in COLUMNS), f"**{claim['verdict']}**"] for claim in claims]
+    text = f"# The paper's claims, each as a number\n\n{markdown([titles, *rows])}"
+    return {"ledger.json": json.dumps(claims, indent=1, ensure_ascii=False).encode(), "ledger.md": text.encode()}
+
+
+def verdicts_table(claims: list[dict[str, str]]) -> str:
+    """How many claims of each study have which verdict, as a table of Markdown."""
+    counts = Counter((study, row["verdict"]) for row in claims for study in (f"`{row['study']}`", "all"))
+    verdicts = [verdict for verdict in PLURAL if counts["all", verdict]]
+    rows = [["study", "claims", *(PLURAL[verdict] for verdict in verdicts)]]
+    for study in [*dict.fromkeys(f"`{row['study']}`" for row in claims), "all"]:
+        numbers = [counts[study, verdict] for verdict in verdicts]
+        rows.append([study, *map(str, [sum(numbers), *numbers])])
+    return markdown(rows)
 
 
 def counted(claims: list[dict[str, str]]) -> str:
@@ -61,24 +80,21 @@ def counted(claims: list[dict[str, str]]) -> str:
     return f"{len(claims)} claims: {', '.join(_counts(claims).values())}"
 
 
-def markdown(claims: list[dict[str, str]]) -> str:
-    """The ledger as Markdown with one table."""
-    titles = ["Id", *COLUMNS.values(), "Verdict"]
-    lines = [titles, ["---"] * len(titles)]
-    lines += [[f"`{claim['id']}`", *(claim[key] for key in COLUMNS), f"**{claim['verdict']}**"] for claim in claims]
-    table = "".join("| " + " | ".join(cell.replace("|", "\\|") for cell in line) + " |\n" for line in lines)
-    return f"# The paper's claims, each as a number\n\n{table}"
+def markdown(rows: list[list[str]]) -> str:
+    """A table of Markdown, its header first."""
+    lines = [rows[0], ["---"] * len(rows[0]), *rows[1:]]
+    return "".join("| " + " | ".join(cell.replace("|", "\\|") for cell in line) + " |\n" for line in lines)
 
 
 def page(folder: pathlib.Path, parts: dict[str, dict[str, Any]], misprints: list[tuple[str, str, str]]) -> str:
     """All of it as one HTML file without external links: figures by study, then the ledger, then misprints."""
     introduction = f"""<p>The figures and claims of Meinert &amp; Lavin, <i>Multivariate Deep Evidential Regression</i>
 (arXiv:2104.06135), made by <code>python -m experiments</code>. {counted(_claims(parts))}.</p>"""
-    ledger = _failures(parts) + "".join(_ledger(name, part["claims"]) for name, part in parts.items())
+    folded = _failures(parts) + "".join(_ledger(name, part["claims"]) for name, part in parts.items())
     rows = [[escape(cell) for cell in row] for row in misprints]
     sections = [
         *((name, name, _study(folder, name, part)) for name, part in parts.items()),
-        ("ledger", "The ledger of claims", ledger),
+        ("ledger", "The ledger of claims", folded),
         ("misprints", "Misprints found on the way", _table(["Where", "Printed", "Meant"], rows)),
     ]
     return document(TITLE, introduction, sections, STYLE)

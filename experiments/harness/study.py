@@ -58,8 +58,3 @@ STUDIES = {name: Entry(f"experiments.paper.{name}", what, in_paper=True) for nam
 def find(name: str) -> Study:
     """The study of this name."""
     return cast(Study, importlib.import_module(STUDIES[name].module))
-
-
-def results_of(name: str, config: Any, folder: pathlib.Path) -> dict[str, Any]:
-    """Run a study; only a resumable one gets the folder."""
-    return find(name).run(config, *([folder] if STUDIES[name].resumable else []))

@@ -16,7 +16,7 @@ from experiments.harness.training import train
 
 POINTS, BATCH, EPOCHS, NOISE = 300, 100, 1500, 0.1
 WIDTHS = (32, 32)
-RATES = (1e-2, 1e-3, 1e-4)
+RATE, DECAY = 1e-2, 0.1
 GRID = np.linspace(0, 2 * np.pi, 500)
 # masks on the grid: where data are dense, |t − {0, 2π}| < π/4, and where they are sparse, |t − π| < π/4, (T,)
 NEAR_ENDS = np.minimum(GRID, 2 * np.pi - GRID) < np.pi / 4
@@ -35,9 +35,7 @@ def network() -> mder.Network:
 
 def optimizer(steps: int) -> optax.GradientTransformation:
     """Adam with learning rates 1e-2, 1e-3 and 1e-4, for a third of the steps each."""
-    first, second, third = RATES
-    changes = {steps // 3: second / first, 2 * steps // 3: third / second}
-    return optax.adam(optax.piecewise_constant_schedule(first, changes))
+    return optax.adam(optax.piecewise_constant_schedule(RATE, {steps // 3: DECAY, 2 * steps // 3: DECAY}))
 
 
 def fit(what: str, keys: Any, t: Any, xy: Any, epochs: int, batch: int = BATCH, **options: Any) -> mder.Ensemble:
@@ -95,14 +93,12 @@ def true_correlation(t: np.ndarray = GRID) -> np.ndarray:
 
 
 def nu_drop(nu: np.ndarray) -> np.ndarray:
-    """Mean ν near the ends minus mean ν near the centre: (M, T) -> (M,)."""
-    nu = np.asarray(nu)
-    return nu[:, NEAR_ENDS].mean(axis=1) - nu[:, NEAR_CENTRE].mean(axis=1)
+    """Mean ν near the ends minus mean ν near the centre: (..., T) -> (...)."""
+    return nu[..., NEAR_ENDS].mean(axis=-1) - nu[..., NEAR_CENTRE].mean(axis=-1)
 
 
 def covariance(L: np.ndarray) -> np.ndarray:
     """(L Lᵀ)₁₂ = L₁₁ L₂₁, the covariance of x and y up to a factor: (..., 2, 2) -> (...)."""
-    L = np.asarray(L)
     return L[..., 0, 0] * L[..., 1, 0]
 
 

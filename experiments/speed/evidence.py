@@ -10,7 +10,7 @@ import jax.numpy as jnp
 import numpy as np
 
 import mder_jax as mder
-from experiments.harness.figures import new_figure
+from experiments.harness.figures import new_figure, size_axis
 from experiments.speed.clock import in_turn, ratio, seconds, shown
 
 GOALS = {2: 3.0, 4: 15.0, 8: 8.0, 16: 4.0}
@@ -111,8 +111,7 @@ def plot(results: dict[str, Any]) -> Any:
     n = [row["n"] for row in results["rows"]]
     for name, label in (("slogdet", "as printed (slogdet)"), ("missing", "stable, NaN allowed"), ("stable", "stable")):
         axes.loglog(n, [row[f"{name}_ms"] for row in results["rows"]], marker=".", label=label)
-    axes.set_xticks(n, map(str, n))
-    axes.minorticks_off()
-    axes.set(xlabel="number of targets n", ylabel=f"ms for {results['points']:,} points")
+    size_axis(axes, n, "number of targets n")
+    axes.set_ylabel(f"ms for {results['points']:,} points")
     axes.legend()
     return figure

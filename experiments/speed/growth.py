@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from experiments.harness.figures import new_figure
+from experiments.harness.figures import new_figure, size_axis
 from experiments.speed.clock import in_turn, shown, spread
 from experiments.speed.job import Job, in_fresh_process
 
@@ -72,8 +72,7 @@ def plot(results: dict[str, Any]) -> Any:
         times = [row["member_epoch_us"]["median"] for row in rows]
         panel.loglog(sizes, times, marker=".", label="µs, network and epoch")
         panel.loglog(sizes, [row["peak_mb"] for row in rows], marker=".", color="0.6", label="peak memory, MB")
-        panel.set_xticks(sizes, [f"{size:,}" for size in sizes])
-        panel.set_xticks([], minor=True)
-        panel.set(xlabel=AXES[axis], ylim=decades)
+        size_axis(panel, sizes, AXES[axis])
+        panel.set_ylim(decades)
     panels[0, 0].legend()
     return figure

@@ -15,12 +15,9 @@ from typing import Any
 
 import jax
 import numpy as np
-import optax
 
 import mder_jax as mder
-from experiments.paper.circle_recipe import loss
-
-RATE, DECAY = 1e-2, 0.1
+from experiments.paper.circle_recipe import loss, optimizer
 
 
 @dataclass(frozen=True)
@@ -67,17 +64,12 @@ class Job:
         """From a network's raw outputs to the NIW."""
         return mder.niw_link(raw, n=self.targets)
 
-    def optimizer(self) -> optax.GradientTransformation:
-        """Adam with a learning rate that is constant in pieces."""
-        falls = {epoch * self.steps: DECAY for epoch in self.decays}
-        return optax.adam(optax.piecewise_constant_schedule(RATE, falls))
-
 
 def train(job: Job) -> tuple[mder.Ensemble, float]:
     """Train on all devices; the members, and the seconds of an epoch without compilation and start."""
     network = mder.mlp((job.width, job.width), mder.num_outputs(job.targets), link=job.link)
     options: dict[str, Any] = {"members": job.members, "batch_size": job.batch, "epochs": job.epochs}
-    options |= {"optimizer": job.optimizer(), "progress": False}
+    options |= {"optimizer": optimizer(job.epochs * job.steps), "progress": False}
     ensemble = mder.fit_ensemble(jax.random.key(job.seed), network, loss, *job.data(), **options)
     return ensemble, ensemble.seconds / ensemble.epochs
 

@@ -10,7 +10,8 @@ from torch import nn
 from torch.func import functional_call, grad, stack_module_state, vmap
 from torch.utils.data import DataLoader, TensorDataset
 
-from experiments.speed.job import DECAY, RATE, Job
+from experiments.paper.circle_recipe import DECAY, RATE
+from experiments.speed.job import Job
 
 Tensors = dict[str, torch.Tensor]
 

@@ -12,7 +12,7 @@ from jax import Array, lax
 
 import mder_jax as mder
 from experiments.harness.figures import new_figure
-from experiments.paper.circle_recipe import loss
+from experiments.paper import circle_recipe as recipe
 from experiments.speed.clock import in_turn, ratio, seconds, shown, spread, verdict
 from experiments.speed.job import Job, in_fresh_process, train
 from mder_jax.train.epochs import rounds_for, shuffle_of_pass, shuffled
@@ -91,10 +91,10 @@ def plain_jax(job: Job) -> Callable[[], float]:
     X, Y = map(jnp.asarray, job.data())
     hidden: list[Any] = [nn.Dense(job.width), nn.relu, nn.Dense(job.width), nn.relu]
     network = mder.from_linen(nn.Sequential([*hidden, nn.Dense(mder.num_outputs(job.targets))]), link=job.link)
-    optimizer = job.optimizer()
+    optimizer = recipe.optimizer(job.epochs * job.steps)
 
     def step(params: Any, state: Any, rows: Array) -> tuple[Any, Any]:
-        gradient = jax.grad(lambda params: jnp.mean(loss(network.apply(params, X[rows]), Y[rows])))(params)
+        gradient = jax.grad(lambda params: jnp.mean(recipe.loss(network.apply(params, X[rows]), Y[rows])))(params)
         updates, state = optimizer.update(gradient, state, params)
         return optax.apply_updates(params, updates), state
 
@@ -186,17 +186,12 @@ def report(results: dict[str, Any]) -> str:
     lines.append(f"whole job, {job.epochs} epochs, imports and compilation included: {shown(whole['ours_s'])} s")
     if "ratio" in whole:
         lines.append(f"{LABELS['loop']}, extrapolated from one network a round: {shown(whole['loop_s'], 0)} s")
-    lines.append(f"members that diverged in the whole job: {whole['diverged']} of {job.members}")
-    return "\n".join([*lines, *results["notes"], *_warning(results), *_goals(results)])
-
-
-def _warning(results: dict[str, Any]) -> list[str]:
+    lines += [f"members that diverged in the whole job: {whole['diverged']} of {job.members}", *results["notes"]]
     floor = results["step_ms"]["floor"]
-    factor = floor["high"] / floor["low"]
-    if factor <= STEADY:
-        return []
-    what = f"the floor itself varied by a factor of {factor:.1f}, so other programs had the cores"
-    return [f"NOT VALID: {what}; disregard the goals below and run again on an idle machine"]
+    if (factor := floor["high"] / floor["low"]) > STEADY:
+        what = f"the floor itself varied by a factor of {factor:.1f}, so other programs had the cores"
+        lines.append(f"NOT VALID: {what}; disregard the goals below and run again on an idle machine")
+    return "\n".join([*lines, *_goals(results)])
 
 
 def _goals(results: dict[str, Any]) -> list[str]:

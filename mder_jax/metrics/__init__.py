@@ -20,6 +20,7 @@ from typing import Any
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 from jax import Array
 from jax.typing import ArrayLike
 
@@ -62,7 +63,7 @@ def rmse(y: ArrayLike, prediction: Prediction, reduce: bool = True) -> Array:
       5.0
     """
     y, mixture = scores.prepared(y, prediction)
-    return _over_targets(_root_mean_square(y - mixture.mean(), ~jnp.isnan(y)), y, reduce)
+    return _over_targets(_rmse(y, mixture), y, reduce)
 
 
 def crps(y: ArrayLike, prediction: Prediction, reduce: bool = True) -> Array:
@@ -138,8 +139,7 @@ def interval_score(y: ArrayLike, interval: Interval, coverage: float, reduce: bo
     alpha = 1 - _checks.probability("coverage", coverage, "[)", y.dtype)
     _checks.check_same("lower", lower, y.shape, "y")
     _checks.check_same("upper", upper, y.shape, "y")
-    outside = jnp.maximum(lower - y, 0.0) + jnp.maximum(y - upper, 0.0)
-    return _reduced(upper - lower + 2 / alpha * outside, ~jnp.isnan(y), reduce)
+    return _reduced(_interval_score(y, lower, upper, alpha), ~jnp.isnan(y), reduce)
 
 
 def coverage(y: ArrayLike, prediction: Prediction, level: float = 0.9) -> Coverage:
@@ -167,7 +167,7 @@ def joint_coverage(y: ArrayLike, prediction: Prediction, level: float = 0.9) -> 
     """
     y, mixture = scores.prepared(y, prediction)
     nominal = _checks.probability("level", level, dtype=y.dtype)
-    return scores.fraction(scores.inside(0.0, joint_pit(y, mixture), nominal), _count(y) == mixture.n)
+    return _fraction_inside(y, joint_pit(y, mixture), nominal)
 
 
 def pit(y: ArrayLike, prediction: Prediction) -> Array:
@@ -235,8 +235,7 @@ def ence(y: ArrayLike, prediction: Prediction, bins: int = _BINS, reduce: bool =
       1.0
     """
     y, mixture = scores.prepared(y, prediction)
-    values = scores.ence(y - mixture.mean(), mixture.std(), ~jnp.isnan(y), _checks.integer("bins", bins))
-    return _over_targets(values, y, reduce)
+    return _over_targets(_ence(y, mixture, _checks.integer("bins", bins)), y, reduce)
 
 
 def sparsification(y: ArrayLike, prediction: Prediction, uncertainty: ArrayLike | None = None) -> Sparsification:
@@ -282,7 +281,7 @@ def sharpness(prediction: Prediction, reduce: bool = True) -> Array:
       5.0
     """
     std = scores.students_of_rows(prediction).std()
-    values = _root_mean_square(std, jnp.ones_like(std, bool))
+    values = _root_mean_square(std, np.ones(std.shape, bool))
     return jnp.mean(values) if reduce else values
 
 
@@ -362,6 +361,7 @@ def _key(key: Array | None) -> Array:
     return jax.random.key(0) if key is None else _checks.one_key(key)
 
 
+@jax.jit
 def _count(y: Array) -> Array:
     """Observed targets of each row, (N,)."""
     return jnp.sum(~jnp.isnan(y), axis=-1)
@@ -373,17 +373,46 @@ def _reduced(values: Array, observed: Array, reduce: bool) -> Array:
 
 def _over_targets(values: Array, y: Array, reduce: bool) -> Array:
     """Values (n,), or their mean over targets that were ever observed."""
-    return scores.average(values, jnp.any(~jnp.isnan(y), axis=0)) if reduce else values
+    return _mean_over_targets(values, y) if reduce else values
 
 
+@jax.jit
+def _mean_over_targets(values: Array, y: Array) -> Array:
+    return scores.average(values, jnp.any(~jnp.isnan(y), axis=0))
+
+
+@jax.jit
 def _root_mean_square(error: Array, observed: Array) -> Array:
     return jnp.sqrt(scores.average(error**2, observed, axis=0))
 
 
+@jax.jit
+def _rmse(y: Array, mixture: Mixture) -> Array:
+    return _root_mean_square(y - mixture.mean(), ~jnp.isnan(y))
+
+
+@jax.jit
+def _interval_score(y: Array, lower: Array, upper: Array, alpha: Array) -> Array:
+    outside = jnp.maximum(lower - y, 0.0) + jnp.maximum(y - upper, 0.0)
+    return upper - lower + 2 / alpha * outside
+
+
+@jax.jit
+def _fraction_inside(y: Array, pit: Array, level: Array) -> Estimate:
+    return scores.fraction(scores.inside(0.0, pit, level), _count(y) == y.shape[-1])
+
+
+@jax.jit
 def _calibration_error(curve: CalibrationCurve) -> Array:
     return jnp.mean(jnp.abs(curve.observed - curve.level[:, None]), axis=0)
 
 
+@partial(jax.jit, static_argnums=2)
+def _ence(y: Array, mixture: Mixture, bins: int) -> Array:
+    return scores.ence(y - mixture.mean(), mixture.std(), ~jnp.isnan(y), bins)
+
+
+@jax.jit
 def _area(curves: Sparsification) -> Array:
     step = curves.fraction[1] - curves.fraction[0]
     return jnp.trapezoid(curves.error - curves.oracle, dx=step, axis=0)

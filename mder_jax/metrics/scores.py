@@ -123,6 +123,7 @@ def in_blocks(
     return map_traced_blocks(evaluate, _BLOCK, key, y, mixture, axes=(0, 1))
 
 
+@partial(jax.jit, static_argnames="axis")
 def average(values: Array, observed: Array, axis: int | None = None) -> Array:
     """Mean of the observed values; NaN if there are none, or if one of the observed ones is NaN."""
     total = jnp.sum(jnp.where(observed, values, 0.0), axis=axis)

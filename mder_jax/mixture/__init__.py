@@ -5,8 +5,9 @@ r"""The predictive of an ensemble: the equally weighted mixture of its members' 
 It is a mixture of distributions; the parameters of the members are never averaged.
 """
 
+import functools
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 import jax
 import jax.numpy as jnp
@@ -22,6 +23,17 @@ from mder_jax.niw import NIW
 from mder_jax.student_t import Interval, StudentT
 
 __all__ = ["Mixture"]
+
+
+def _one_program(method: "Callable[[Mixture], Array]") -> "Callable[[Mixture], Array]":
+    """The method compiled as a whole: without that, JAX compiles each of its operations for every new shape."""
+    compiled = jax.jit(method)
+
+    @functools.wraps(method)
+    def call(self: "Mixture") -> Array:
+        return compiled(self)
+
+    return call
 
 
 @pytree
@@ -91,7 +103,7 @@ class Mixture:
           >>> print(mixture.components().batch_shape, mixture.components().df)
           (2,) [4. 4.]
         """
-        return self.members if isinstance(self.members, StudentT) else niw.predictive(self.members)
+        return self.members if isinstance(self.members, StudentT) else _predictive(self.members)
 
     def member(self, i: int) -> StudentT:
         """The predictive t of member i, batch shape (...); negative numbers count from the end.
@@ -118,16 +130,9 @@ class Mixture:
           -1.6121
         """
         (y,) = _checks.floats(y=y)
+        return _log_prob(self.components(), y, bool(missing))
 
-        def of_member(t: StudentT) -> Array:
-            value = t.log_prob(y, missing)
-            valid = jnp.isfinite(jnp.sum(t.loc, axis=-1) + jnp.sum(t.scale_tril, axis=(-2, -1))) & ~jnp.isnan(t.df)
-            given = jnp.bool_(True) if missing else ~jnp.any(jnp.isnan(y), axis=-1)
-            valid, given = (jnp.broadcast_to(part, value.shape) for part in (valid, given))
-            return jnp.where(jnp.isnan(value) & valid & given, -jnp.inf, value)  # the distance overflowed
-
-        return logsumexp(jax.vmap(of_member)(self.components()), axis=0) - math.log(self.size)
-
+    @_one_program
     def mean(self) -> Array:
         """E[y] = μ̄, the mean of the members' means, (..., n); infinite where one of them has df ≤ 1.
 
@@ -138,6 +143,7 @@ class Mixture:
         """
         return jnp.mean(self.components().mean(), axis=0)
 
+    @_one_program
     def aleatoric(self) -> Array:
         """Mean over members of E[Σ], or of the covariances of StudentT members, (..., n, n).
 
@@ -151,6 +157,7 @@ class Mixture:
         own = self.members.covariance() if isinstance(self.members, StudentT) else niw.aleatoric(self.members)
         return jnp.mean(own, axis=0)
 
+    @_one_program
     def epistemic_within(self) -> Array:
         """Mean over members of var[μ] = E[Σ]/κ, (..., n, n): each member's uncertainty about its mean; 0 for StudentT.
 
@@ -163,6 +170,7 @@ class Mixture:
             return jnp.zeros_like(self.members.scale_tril[0])
         return jnp.mean(niw.epistemic(self.members), axis=0)
 
+    @_one_program
     def epistemic_between(self) -> Array:
         """Σ_i (μ_i − μ̄)(μ_i − μ̄)ᵀ/M, (..., n, n): the disagreement of the members; 0 for M = 1.
 
@@ -174,6 +182,7 @@ class Mixture:
         apart = from_centre(self.components().mean())
         return jnp.mean(apart[..., :, None] * apart[..., None, :], axis=0)
 
+    @_one_program
     def epistemic(self) -> Array:
         """`epistemic_within` + `epistemic_between`, (..., n, n).
 
@@ -184,6 +193,7 @@ class Mixture:
         """
         return self.epistemic_within() + self.epistemic_between()
 
+    @_one_program
     def total(self) -> Array:
         """Cov[y] = `aleatoric` + `epistemic`, (..., n, n); infinite or NaN where a member's covariance is.
 
@@ -204,6 +214,7 @@ class Mixture:
         """
         return self.total()
 
+    @_one_program
     def std(self) -> Array:
         """√Cov[y]_jj, the standard deviation of each target, (..., n).
 
@@ -223,7 +234,7 @@ class Mixture:
           2.0
         """
         mixture, (y,) = _checks.floats_with(self, y=y)
-        return StudentT(jnp.inf, mixture.mean(), linalg.cholesky(mixture.total())).mahalanobis(y)
+        return _mahalanobis(mixture, y)
 
     def region_radius(self, coverage: float, key: Array | None = None) -> Array:
         r"""The r for which `mahalanobis` ≤ r holds all targets at once with probability `coverage`, (...).
@@ -239,7 +250,7 @@ class Mixture:
           2.1460
         """
         mixture, (tail,) = _checks.floats_with(self, tail=1 - _checks.probability("coverage", coverage))
-        return radius_of_tail(mixture, tail)
+        return _radius_of_tail(mixture, tail)
 
     def sample(self, key: Array, shape: int | Sequence[int] = ()) -> Array:
         """Draws of y, shape + (..., n): all targets of a draw come from one member, chosen uniformly.
@@ -249,13 +260,7 @@ class Mixture:
           >>> print(mixture.sample(jax.random.key(0), 100).shape)
           (100, 1)
         """
-        batch = (*_checks.sample_shape(shape), *self.batch_shape)
-        member_key, draw_key = jax.random.split(_checks.one_key(key))
-        member = jax.random.randint(member_key, batch, 0, self.size)
-        axes = range(len(batch) - len(self.batch_shape), len(batch))
-        row = [lax.broadcasted_iota(member.dtype, batch, axis) for axis in axes]
-        drawn = jax.tree.map(lambda leaf: leaf[(member, *row)], self.components())
-        return drawn.sample(draw_key)
+        return _sample(self, _checks.one_key(key), _checks.sample_shape(shape))
 
     def cdf(self, y: ArrayLike) -> Array:
         """P(Y_j ≤ y_j) of each target alone, (..., n) -> (..., n); y may have more batch axes in front.
@@ -265,7 +270,8 @@ class Mixture:
           >>> print(mixture.cdf(jnp.array([-90.0])), mixture.cdf(jnp.zeros(1)))
           [0.25] [0.5]
         """
-        return jnp.mean(jax.vmap(lambda t: t.cdf(y))(self.components()), axis=0)
+        (y,) = _checks.floats(y=y)
+        return _cdf(self.components(), y)
 
     def ppf(self, p: ArrayLike) -> Array:
         """The p-quantile of each target alone, (..., n), inverse of `cdf`; ±∞ at 0 and 1, NaN outside.
@@ -280,8 +286,7 @@ class Mixture:
         """
         t, (p,) = _checks.floats_with(self.components(), p=p)
         p = _checks.filled("p", p, t.loc.shape[1:], "one member's loc")
-        below = p < 0.5
-        return _quantile(t, jnp.where(below, p, 1 - p), jnp.where(below, -1.0, 1.0).astype(p.dtype))
+        return _ppf(t, p)
 
     def quantiles(self, levels: ArrayLike) -> Array:
         """The `ppf` at several levels, (K,) -> (K, ..., n).
@@ -307,10 +312,60 @@ class Mixture:
           [-90.] [90.]
         """
         t, (tail,) = _checks.floats_with(self.components(), tail=1 - _checks.probability("coverage", coverage))
-        both = jax.tree.map(lambda leaf: jnp.stack([leaf, leaf], axis=1), t)  # one search finds both ends
-        sign = jnp.array([-1, 1], tail.dtype).reshape(2, *[1] * (t.loc.ndim - 1))
-        lower, upper = _quantile(both, tail / 2, jnp.broadcast_to(sign, both.loc.shape[1:]))
-        return Interval(lower, upper)
+        return _interval(t, tail)
+
+
+_predictive = jax.jit(niw.predictive)
+
+
+@functools.partial(jax.jit, static_argnums=2)
+def _log_prob(t: StudentT, y: Array, missing: bool) -> Array:
+    """`Mixture.log_prob` of the members' t."""
+
+    def of_member(t: StudentT) -> Array:
+        value = t.log_prob(y, missing)
+        valid = jnp.isfinite(jnp.sum(t.loc, axis=-1) + jnp.sum(t.scale_tril, axis=(-2, -1))) & ~jnp.isnan(t.df)
+        given = jnp.bool_(True) if missing else ~jnp.any(jnp.isnan(y), axis=-1)
+        valid, given = (jnp.broadcast_to(part, value.shape) for part in (valid, given))
+        return jnp.where(jnp.isnan(value) & valid & given, -jnp.inf, value)  # the distance overflowed
+
+    return logsumexp(jax.vmap(of_member)(t), axis=0) - math.log(t.batch_shape[0])
+
+
+@jax.jit
+def _mahalanobis(mixture: Mixture, y: Array) -> Array:
+    return StudentT(jnp.inf, mixture.mean(), linalg.cholesky(mixture.total())).mahalanobis(y)
+
+
+@functools.partial(jax.jit, static_argnums=2)
+def _sample(mixture: Mixture, key: Array, shape: tuple[int, ...]) -> Array:
+    """`Mixture.sample`."""
+    batch = (*shape, *mixture.batch_shape)
+    member_key, draw_key = jax.random.split(key)
+    member = jax.random.randint(member_key, batch, 0, mixture.size)
+    row = [lax.broadcasted_iota(member.dtype, batch, axis) for axis in range(len(shape), len(batch))]
+    drawn = jax.tree.map(lambda leaf: leaf[(member, *row)], mixture.components())
+    return drawn.sample(draw_key)
+
+
+@jax.jit
+def _cdf(t: StudentT, y: Array) -> Array:
+    return jnp.mean(jax.vmap(lambda t: t.cdf(y))(t), axis=0)
+
+
+@jax.jit
+def _ppf(t: StudentT, p: Array) -> Array:
+    below = p < 0.5
+    return _quantile(t, jnp.where(below, p, 1 - p), jnp.where(below, -1.0, 1.0).astype(p.dtype))
+
+
+@jax.jit
+def _interval(t: StudentT, tail: Array) -> Interval:
+    """The ends of each target's interval; one search finds both."""
+    both = jax.tree.map(lambda leaf: jnp.stack([leaf, leaf], axis=1), t)
+    sign = jnp.array([-1, 1], tail.dtype).reshape(2, *[1] * (t.loc.ndim - 1))
+    lower, upper = _quantile(both, tail / 2, jnp.broadcast_to(sign, both.loc.shape[1:]))
+    return Interval(lower, upper)
 
 
 def as_mixture(prediction: StudentT | NIW | Mixture) -> Mixture:
@@ -322,7 +377,13 @@ def as_mixture(prediction: StudentT | NIW | Mixture) -> Mixture:
         raise ValueError(f"a prediction must have {wanted}; got {prediction.batch_shape}{members}")
     if isinstance(prediction, Mixture):
         return prediction
-    return Mixture(jax.tree.map(lambda leaf: leaf[None], prediction))
+    return Mixture(_as_members(prediction))
+
+
+@jax.jit
+def _as_members(prediction: StudentT | NIW) -> StudentT | NIW:
+    """A prediction as that of an ensemble of one."""
+    return jax.tree.map(lambda leaf: leaf[None], prediction)
 
 
 def from_centre(means: Array) -> Array:
@@ -338,6 +399,9 @@ def radius_of_tail(mixture: Mixture, tail: Array) -> Array:
         t = mixture.member(0)
         return special.radius_of_tail(tail, t.df, t.n) * jnp.sqrt(1 - 2 / t.df)
     return _ellipsoid.radius_of(tail, *_whitened(mixture))
+
+
+_radius_of_tail = jax.jit(radius_of_tail)
 
 
 def tail_of_radius(mixture: Mixture, radius: Array) -> Array:

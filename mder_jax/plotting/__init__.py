@@ -55,26 +55,28 @@ def ellipses(
       2
     """
     mixture = as_mixture(prediction)
-    pair = _drawing.pair_of(targets, mixture.n)
+    pair = list(check_index(targets, mixture.n))
+    if len(pair) != 2:
+        raise ValueError(f"an ellipse needs two targets; got {tuple(targets)}")
     labels = _drawing.labels(names, mixture.n)
-    mean, aleatoric, epistemic = _drawing.moments(mixture)
+    mean, aleatoric, epistemic = map(np.asarray, _drawing.moments(mixture))
     seen = np.full_like(mean, np.nan) if y is None else np.asarray(prepared(y, prediction)[0])
     complete = np.isfinite(seen[:, pair]).all(axis=1)
     chosen = _drawing.spread_rows(mean[:, pair[0]], complete) if rows is None else chosen_rows("rows", rows, len(mean))
-    centre, covariances = mean[chosen][:, pair], {"total": (aleatoric + epistemic)[chosen]}
-    if np.any(epistemic[chosen] != 0):
-        covariances["aleatoric"] = aleatoric[chosen]
     radius = _drawing.radius_of_pair(mixture, chosen, pair, plain_probability("coverage", coverage))
+    centre, parts = mean[chosen][:, pair], [(f"total, {100 * coverage:.4g}% inside", aleatoric + epistemic, BLUE, 0.1)]
+    if np.any(epistemic[chosen] != 0):
+        parts.append(("aleatoric", aleatoric, ORANGE, 0.0))
     ax = _drawing.axes(ax)
-    for (part, covariance), colour in zip(covariances.items(), (BLUE, ORANGE), strict=False):
-        points = _drawing.boundary(centre, covariance[:, pair][:, :, pair], radius)
-        label = f"total, {_drawing.percent(coverage)} inside" if part == "total" else part
-        _drawing.draw_ellipses(ax, points[np.isfinite(points).all(axis=(1, 2))], colour, label, filled=part == "total")
+    for label, covariance, colour, depth in parts:
+        points = _drawing.boundary(centre, covariance[chosen][:, pair][:, :, pair], radius)
+        for number, outline in enumerate(points[np.isfinite(points).all(axis=(1, 2))]):
+            (patch,) = ax.fill(*outline.T, facecolor=(colour, depth), edgecolor=colour, linewidth=1)
+            patch.set_label("_" if number else label)
     ax.plot(*centre.T, "+", color=BLACK, markersize=5, label="mean")
     if y is not None:
         seen = seen[chosen][:, pair]
-        from_mean_to_point = np.stack([centre, seen]).transpose(2, 0, 1)
-        ax.plot(*from_mean_to_point, color=BLACK, linewidth=0.6)
+        ax.plot(*np.stack([centre, seen]).transpose(2, 0, 1), color=BLACK, linewidth=0.6)  # from mean to point
         ax.plot(*seen.T, "o", color=BLACK, markersize=3.5, label="observed")
     ax.set(xlabel=labels[pair[0]], ylabel=labels[pair[1]])
     return _drawing.with_legend(ax)
@@ -107,14 +109,14 @@ def bands(
     mixture = as_mixture(prediction)
     (j,) = check_index([target], mixture.n)
     order, x = _drawing.ordered(x, mixture.batch_shape[0])
-    means, _, epistemic = _drawing.moments(mixture)
+    means, _, epistemic = map(np.asarray, _drawing.moments(mixture))
     mean, spread = means[order, j], _drawing.root(epistemic[order, j, j])
     (several,) = floats(coverage=coverage)
     levels = sorted((plain_probability("coverage", level) for level in np.atleast_1d(several)), reverse=True)
     ax = _drawing.axes(ax)
     for level, depth in zip(levels, np.linspace(0.2, 0.4, len(levels)), strict=True):
         lower, upper = (np.asarray(end)[order, j] for end in _drawing.interval(students_of_rows(prediction), level))
-        label = f"{_drawing.percent(level)} interval"
+        label = f"{100 * level:.4g}% interval"
         ax.fill_between(x, lower, upper, color=_drawing.tint(BLUE, depth), linewidth=0, label=label)
     if np.any(spread != 0):
         ax.fill_between(x, mean - spread, mean + spread, color=ORANGE, alpha=0.5, linewidth=0, label="± epistemic std")
@@ -176,7 +178,7 @@ def calibration(
     ax.plot([0, 1], [0, 1], color=GREY, linewidth=0.8)
     for j, label in enumerate(labels):
         ax.plot(level, observed[:, j], **_drawing.line(j), label=label)
-    joint = _drawing.joint_pit(y, mixture) if mixture.n > 1 else np.empty(0)
+    joint = _drawing.finite(metrics.joint_pit(y, mixture)) if mixture.n > 1 else np.empty(0)
     if joint.size:
         inside = np.searchsorted(np.sort(joint), level, side="right") / joint.size
         ax.plot(level, inside, color=BLACK, linewidth=2, label="joint region")
@@ -193,9 +195,8 @@ def pit(
 ) -> "Axes":
     """Histogram of P(Y_j ≤ y_j) for each target, or of all at once: flat at 1 if the prediction is right.
 
-    The band holds the height of a bin with probability 0.95 if the values are uniform.
-
-    `joint` shows `metrics.joint_pit` of the complete rows instead of `metrics.pit`.
+    The band holds the height of a bin with probability 0.95 if the values are uniform. `joint` shows
+    `metrics.joint_pit` of the complete rows instead of `metrics.pit`.
 
     Example:
       >>> t = StudentT(5.0, np.zeros((3, 1)), np.ones((3, 1, 1)))
@@ -204,7 +205,7 @@ def pit(
     """
     y, mixture = prepared(y, prediction)
     labels = ["all targets"] if joint else _drawing.labels(names, mixture.n)
-    values = _drawing.joint_pit(y, mixture)[:, None] if joint else np.asarray(metrics.pit(y, mixture))
+    values = _drawing.finite(metrics.joint_pit(y, mixture))[:, None] if joint else np.asarray(metrics.pit(y, mixture))
     rows = _drawing.fewest(values)
     edges = np.linspace(0, 1, int(np.clip(rows // 10, 5, 20)) + 1)
     bins = len(edges) - 1
@@ -232,13 +233,13 @@ def predicted_observed(
     """
     y, mixture = prepared(y, prediction)
     (j,) = check_index([target], mixture.n)
-    means, aleatoric, epistemic = _drawing.moments(as_mixture(prediction))
+    means, aleatoric, epistemic = map(np.asarray, _drawing.moments(as_mixture(prediction)))
     seen, known = np.asarray(y)[:, j], ~np.isnan(np.asarray(y)[:, j])
     _drawing.fewest(seen[:, None])
-    seen, mean, variance = seen[known], means[known, j], (aleatoric + epistemic)[known, j, j]
-    label, std = _drawing.label(name, j), _drawing.root(variance)
-    limits = _drawing.padded(np.concatenate([seen, mean]))
-    ax = _drawing.axes(ax)
+    seen, mean, std = seen[known], means[known, j], _drawing.root((aleatoric + epistemic)[known, j, j])
+    ends = np.quantile(_drawing.finite([seen, mean]), [0, 1])
+    limits = ends + (0.04 * np.ptp(ends) or 1.0) * np.array([-1, 1])
+    label, ax = _drawing.label(name, j), _drawing.axes(ax)
     if len(seen) > POINTS:
         cells = ax.hexbin(mean, seen, gridsize=50, extent=(*limits, *limits), bins="log", mincnt=1, linewidths=0.1)
         ax.figure.colorbar(cells, ax=ax, label="rows", shrink=0.8)

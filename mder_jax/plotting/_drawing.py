@@ -5,11 +5,10 @@ from typing import TYPE_CHECKING, Any
 
 import jax
 import numpy as np
+from jax import Array
 from jax.typing import ArrayLike
 
-from mder_jax import metrics
-from mder_jax._checks import check_index, check_same, floats, target_names
-from mder_jax.metrics.scores import Prediction
+from mder_jax._checks import check_same, floats, target_names
 from mder_jax.mixture import Mixture, radius_of_tail
 
 if TYPE_CHECKING:
@@ -73,21 +72,19 @@ def label(name: str | None, j: int) -> str:
     return (" " if text.startswith("_") else "") + text.replace("$", r"\$")
 
 
-def moments(mixture: Mixture) -> tuple[np.ndarray, ...]:
+@jax.jit
+def moments(mixture: Mixture) -> tuple[Array, Array, Array]:
     """Mean (N, n), aleatoric and epistemic covariance (N, n, n)."""
-    return tuple(np.asarray(part) for part in _moments(mixture))
+    return mixture.mean(), mixture.aleatoric(), mixture.epistemic()
 
 
-_moments = jax.jit(lambda mixture: (mixture.mean(), mixture.aleatoric(), mixture.epistemic()))
-interval = jax.jit(Mixture.interval)
-_radius_of_tail = jax.jit(radius_of_tail)
+interval, _radius_of_tail = jax.jit(Mixture.interval), jax.jit(radius_of_tail)
 
 
 def radius_of_pair(mixture: Mixture, rows: np.ndarray, pair: list[int], coverage: float) -> np.ndarray:
     """Standard deviations from the mean within which both targets of each row lie with that probability."""
-    members = jax.tree.map(lambda leaf: leaf[:, rows], mixture.components())
-    marginal = Mixture(members.marginal(pair))
-    return np.asarray(_radius_of_tail(marginal, np.asarray(1 - coverage, members.loc.dtype)))
+    members = jax.tree.map(lambda leaf: leaf[:, rows], mixture.components()).marginal(pair)
+    return np.asarray(_radius_of_tail(Mixture(members), np.asarray(1 - coverage, members.loc.dtype)))
 
 
 @np.errstate(invalid="ignore", divide="ignore")  # a covariance that is none has no ellipse
@@ -102,24 +99,11 @@ def boundary(centre: np.ndarray, covariance: np.ndarray, radius: np.ndarray) -> 
     return centre[:, None] + radius[:, None, None] * np.stack([x, y], axis=-1)
 
 
-def draw_ellipses(ax: "Axes", points: np.ndarray, colour: str, label: str, filled: bool) -> None:
-    for number, outline in enumerate(points):
-        (patch,) = ax.fill(*outline.T, facecolor=(colour, 0.1 if filled else 0.0), edgecolor=colour, linewidth=1)
-        patch.set_label(label if number == 0 else "_")
-
-
 def spread_rows(values: np.ndarray, preferred: np.ndarray) -> np.ndarray:
     """A few of the preferred rows (of all, if there are none), evenly spaced in the order of their values."""
     order = np.argsort(values, kind="stable")
     order = order[preferred[order]] if preferred.any() else order
     return order[np.unique(np.linspace(0, len(order) - 1, ELLIPSES).astype(int))]
-
-
-def pair_of(targets: Sequence[int], n: int) -> list[int]:
-    pair = check_index(targets, n)
-    if len(pair) != 2:
-        raise ValueError(f"an ellipse needs two targets; got {tuple(targets)}")
-    return list(pair)
 
 
 def ordered(x: ArrayLike, count: int) -> tuple[np.ndarray, np.ndarray]:
@@ -128,20 +112,10 @@ def ordered(x: ArrayLike, count: int) -> tuple[np.ndarray, np.ndarray]:
     check_same("x", x, (count,), "the prediction's rows")
     values = np.asarray(x)
     if not np.isfinite(values).all():
-        row = int(np.flatnonzero(~np.isfinite(values))[0])
+        row = np.argmin(np.isfinite(values))
         raise ValueError(f"x must be finite; got {values[row]} in row {row}")
     order = np.argsort(values, kind="stable")
     return order, values[order]
-
-
-def percent(fraction: float) -> str:
-    return f"{100 * fraction:.4g}%"
-
-
-def joint_pit(y: ArrayLike, prediction: Prediction) -> np.ndarray:
-    """Joint PIT of the rows that are complete and have a covariance."""
-    complete = ~np.isnan(np.asarray(y)).any(axis=1)
-    return finite(np.asarray(metrics.joint_pit(y, prediction))[complete])
 
 
 def root(variance: np.ndarray) -> np.ndarray:
@@ -168,11 +142,3 @@ def chance(rows: int, fraction: Any) -> np.ndarray:
 
     tail = (1 - CHANCE) / 2
     return np.stack([binom.ppf(p, rows, fraction) / rows for p in (tail, 1 - tail)])
-
-
-def padded(values: np.ndarray) -> tuple[float, float]:
-    """Limits of an axis a little wider than the finite values."""
-    known = finite(values)
-    low, high = float(known.min()), float(known.max())
-    room = 0.04 * (high - low) or 1.0
-    return low - room, high + room

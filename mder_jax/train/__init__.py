@@ -4,12 +4,14 @@ r"""One training run as a pure function of a key.
 makes for one network and `mder_jax.ensemble` for many at once.
 """
 
+from functools import partial
+
 import jax.numpy as jnp
 import optax
 from jax import Array, lax
 
 from mder_jax.networks import Network
-from mder_jax.train.epochs import Fit, Losses, State, begin, finish, run_epoch
+from mder_jax.train.epochs import Fit, Losses, begin, finish, run_epoch
 from mder_jax.train.problem import Loss, Problem, Settings, as_data, check, on_device
 
 __all__ = ["Fit", "Losses", "fit"]
@@ -58,15 +60,9 @@ def fit(
       >>> print(result.params.round(2), result.history.train.shape)
       [2.] (20,)
     """
-    settings = Settings(epochs, batch_size, steps_per_epoch, bootstrap, patience)
-    problem = Problem(network, loss, optimizer, settings)
+    problem = Problem(network, loss, optimizer, Settings(epochs, batch_size, steps_per_epoch, bootstrap, patience))
     data = as_data(X, Y, weights, validation)
     check(problem, data, key)
     data = on_device(data)
     state, plan = begin(problem, data, key)
-
-    def epoch(state: State, number: Array) -> tuple[State, Losses]:
-        return run_epoch(problem, data, plan, state, number)
-
-    state, history = lax.scan(epoch, state, jnp.arange(epochs, dtype=jnp.int32))
-    return finish(state, history)
+    return finish(*lax.scan(partial(run_epoch, problem, data, plan), state, jnp.arange(epochs, dtype=jnp.int32)))

@@ -4,6 +4,7 @@ An epoch is a scan over shuffled minibatches. `fit` makes such a run for one net
 """
 
 from collections.abc import Callable
+from functools import partial
 from typing import Any, NamedTuple
 
 import jax
@@ -15,6 +16,7 @@ from mder_jax._checks import is_key
 from mder_jax.train._shuffle import rounds_for, shuffle_of_pass, shuffled
 from mder_jax.train.problem import Data, Problem, Settings
 
+Trained = tuple[Any, Any]  # parameters and the state of the optimiser, which a step changes
 # Validation rows are evaluated in blocks of a minibatch, but of at least this many rows.
 VALIDATION_ROWS = 1024
 
@@ -43,13 +45,9 @@ class Losses(NamedTuple):
     """Mean loss over the rows of each epoch, (epochs,), of an ensemble (M, epochs); NaN where an epoch was not run.
 
     Example:
-      >>> from mder_jax import Network, fit
-      >>> line = Network(lambda key, x: jnp.zeros(1), lambda w, x: x @ w)
-      >>> x = jnp.linspace(-1.0, 1.0, 50)[:, None]
-      >>> squared = lambda output, y: (output - y) ** 2
-      >>> result = fit(jax.random.key(0), line, squared, x, 2 * x[:, 0], optimizer=optax.sgd(0.5), epochs=20)
-      >>> print(bool(result.history.train[0] > result.history.train[-1]), result.history.validation)
-      True None
+      >>> losses = Losses(train=jnp.array([3.0, 2.0]), validation=None)  # without validation data
+      >>> print(losses.train[-1])
+      2.0
     """
 
     train: Array
@@ -70,10 +68,9 @@ class Fit(NamedTuple):
     Example:
       >>> from mder_jax import Network, fit
       >>> line = Network(lambda key, x: jnp.zeros(1), lambda w, x: x @ w)
-      >>> x = jnp.linspace(-1.0, 1.0, 50)[:, None]
-      >>> squared = lambda output, y: (output - y) ** 2
-      >>> result = fit(jax.random.key(0), line, squared, x, 2 * x[:, 0], optimizer=optax.sgd(0.5), epochs=20)
-      >>> print(result.params.round(2), result.diverged_at, result.best_epoch)
+      >>> x, squared = jnp.ones((5, 1)), lambda output, y: (output - y) ** 2
+      >>> result = fit(jax.random.key(0), line, squared, x, 2 * x[:, 0], optimizer=optax.sgd(0.5), epochs=1)
+      >>> print(result.params, result.diverged_at, result.best_epoch)
       [2.] -1 -1
     """
 
@@ -86,7 +83,9 @@ class Fit(NamedTuple):
 
 def begin(problem: Problem, data: Data, key: Array) -> tuple[State, Plan]:
     """The state before the first epoch, and the rows to train on."""
-    init_key, row_key, training_key = jax.random.split(_as_threefry(key), 3)
+    bits = (jax.random.key_data(key) if is_key(key) else key)[:2]
+    # The numbers of this kind of key do not change under `vmap`; those of some others do.
+    init_key, row_key, training_key = jax.random.split(jax.random.wrap_key_data(bits, impl="threefry2x32"), 3)
     params = problem.network.init(init_key, data.X[:1])
     never = jnp.full((), -1, jnp.int32)
     state = State(
@@ -102,13 +101,8 @@ def begin(problem: Problem, data: Data, key: Array) -> tuple[State, Plan]:
     return state, _plan(problem.settings, data, row_key)
 
 
-def _as_threefry(key: Array) -> Array:
-    """The key as one whose numbers do not change under `vmap`; those of some other kinds do."""
-    return jax.random.wrap_key_data((jax.random.key_data(key) if is_key(key) else key)[:2], impl="threefry2x32")
-
-
 def _plan(settings: Settings, data: Data, key: Array) -> Plan:
-    rows, size = None, jnp.full((), data.X.shape[0], jnp.int32)
+    rows, size = None, jnp.int32(data.X.shape[0])
     if data.weights is not None:
         rows = jnp.argsort(data.weights <= 0, stable=True).astype(jnp.int32)
         size = jnp.sum(data.weights > 0, dtype=jnp.int32)
@@ -123,26 +117,17 @@ def run_epoch(problem: Problem, data: Data, plan: Plan, state: State, epoch: Arr
 
     A run that becomes non-finite in an epoch goes back to the state before it and stays there.
     """
-
-    def step(running: Running, batch: Minibatch) -> tuple[Running, tuple[Array, Array]]:
-        # Here and not for the whole epoch: fused with this lookup, the shuffle would not be vectorised.
-        own = batch if plan.rows is None else batch._replace(rows=plan.rows[batch.rows])
-        return _step(problem, data, state.seed, running, own)
-
-    before = Running(state.params, state.optimizer_state, jnp.ones((), bool))
+    before = (state.params, state.optimizer_state)
     batches = _minibatches(problem.settings, data, plan, state.seed, epoch)
-    after, (sums, counts) = lax.scan(step, before, batches)
-    running = is_running(state)
-    good = after.good & _all_finite(after.params)
-    state = state._replace(
-        params=_choose(running & good, after.params, state.params),
-        optimizer_state=_choose(running & good, after.optimizer_state, state.optimizer_state),
-        diverged_at=jnp.where(running & ~good, epoch, state.diverged_at),
-    )
-    train = jnp.where(running, jnp.sum(sums) / jnp.sum(counts), jnp.nan)
+    after, (losses, weights) = lax.scan(partial(_step, problem, data, plan, state.seed), before, batches)
+    running, good = is_running(state), _all_finite((after[0], losses))
+    params, optimizer_state = _choose(running & good, after, before)
+    diverged_at = jnp.where(running & ~good, epoch, state.diverged_at)
+    state = state._replace(params=params, optimizer_state=optimizer_state, diverged_at=diverged_at)
+    train = jnp.where(running, jnp.sum(losses * weights) / jnp.sum(weights), jnp.nan)
     if data.validation is None:
         return state, Losses(train, None)
-    validation = _mean_loss(problem, state.params, *data.validation, rows_of_batch(problem.settings, data))
+    validation = _mean_loss(problem, state.params, *data.validation, rows=batches.rows.shape[1])
     state = _keep_best(problem.settings, state, epoch, validation)
     return state, Losses(train, jnp.where(running, validation, jnp.nan))
 
@@ -154,11 +139,8 @@ def is_running(state: State) -> Array:
 
 def finish(state: State, history: Losses) -> Fit:
     """The result, from the last state."""
-    params = state.params
-    if state.best_params is not None:  # without one finite validation loss there is no best
-        params = jax.tree.map(
-            lambda best, last: _where_first(state.best_epoch >= 0, best, last), state.best_params, params
-        )
+    best, last = state.best_params, state.params  # without one finite validation loss there is no best
+    params = last if best is None else _choose(state.best_epoch >= 0, best, last)
     return Fit(params, history, state.diverged_at, state.stopped_at, state.best_epoch)
 
 
@@ -170,19 +152,10 @@ class Minibatch(NamedTuple):
     present: Array
 
 
-def rows_of_batch(settings: Settings, data: Data) -> int:
-    """The rows of a whole minibatch."""
-    return data.X.shape[0] if settings.batch_size is None else settings.batch_size
-
-
-def steps_of_epoch(settings: Settings, data: Data) -> int:
-    """The minibatches of an epoch."""
-    return settings.steps_per_epoch or -(-data.X.shape[0] // rows_of_batch(settings, data))
-
-
 def _minibatches(settings: Settings, data: Data, plan: Plan, seed: Array, epoch: Array) -> Minibatch:
     """The minibatches of an epoch, (steps, rows), as places in the plan; those beyond its last do not count."""
-    steps, rows = steps_of_epoch(settings, data), rows_of_batch(settings, data)
+    rows = settings.batch_size or data.X.shape[0]
+    steps = settings.steps_per_epoch or -(-data.X.shape[0] // rows)
     index = jnp.arange(steps, dtype=jnp.int32)
     step = epoch * steps + index
     in_a_pass = -(-plan.size // rows)
@@ -198,20 +171,14 @@ def _minibatches(settings: Settings, data: Data, plan: Plan, seed: Array, epoch:
     return Minibatch(step, jax.vmap(row)(number, place), place < plan.size)
 
 
-class Running(NamedTuple):
-    """What a step changes, and whether all was finite so far in this epoch."""
-
-    params: Any
-    optimizer_state: Any
-    good: Array
-
-
 def _step(
-    problem: Problem, data: Data, seed: Array, running: Running, batch: Minibatch
-) -> tuple[Running, tuple[Array, Array]]:
-    """One step of the optimiser, and the batch's Σ w l and Σ w; a batch without weight is left out."""
-    X, Y = data.X[batch.rows], data.Y[batch.rows]
-    weights = jnp.where(batch.present, 1.0 if data.weights is None else data.weights[batch.rows], 0.0)
+    problem: Problem, data: Data, plan: Plan, seed: Array, before: Trained, batch: Minibatch
+) -> tuple[Trained, tuple[Array, Array]]:
+    """One step of the optimiser, and the batch's Σ w l / Σ w and Σ w; a batch without weight is left out."""
+    # Here and not for the whole epoch: fused with this lookup, the shuffle would not be vectorised.
+    rows = batch.rows if plan.rows is None else plan.rows[batch.rows]
+    X, Y = data.X[rows], data.Y[rows]
+    weights = jnp.where(batch.present, 1.0 if data.weights is None else data.weights[rows], 0.0)
     total = jnp.sum(weights)
     network = problem.network
 
@@ -224,15 +191,12 @@ def _step(
         losses = problem.loss(output, Y)
         return jnp.sum(jnp.where(weights > 0, losses * weights.astype(losses.dtype), 0.0)) / total.astype(losses.dtype)
 
-    value, gradient = jax.value_and_grad(objective)(running.params)
-    params, optimizer_state = update(
-        problem.optimizer, gradient, running.optimizer_state, running.params, objective, value
-    )
-    after = Running(params, optimizer_state, running.good & jnp.isfinite(value))
-    total = total.astype(value.dtype)
+    params, optimizer_state = before
+    value, gradient = jax.value_and_grad(objective)(params)
+    after = update(problem.optimizer, gradient, optimizer_state, params, objective, value)
     if data.weights is not None:  # only then can a batch be empty
-        after, value = _choose(total > 0, after, running), jnp.where(total > 0, value, 0.0)
-    return after, (value * total, total)
+        after, value = _choose(total > 0, (after, value), (before, jnp.zeros_like(value)))
+    return after, (value, total.astype(value.dtype))
 
 
 def update(
@@ -255,21 +219,20 @@ def _all_finite(tree: Any) -> Array:
     return jnp.all(jnp.stack([jnp.sum(0 * leaf) == 0 for leaf in floats]))
 
 
-def _where_first(condition: Array, first: Array, second: Array) -> Array:
-    """`where` for a condition that has the first axes of the arrays."""
-    return jnp.where(jnp.reshape(condition, condition.shape + (1,) * (first.ndim - condition.ndim)), first, second)
-
-
 def _choose(condition: Array, first: Any, second: Any) -> Any:
-    return jax.tree.map(lambda a, b: jnp.where(condition, a, b), first, second)
+    """`where` for trees of arrays, whose first axes are those of the condition."""
+
+    def choose(a: Array, b: Array) -> Array:
+        return jnp.where(jnp.reshape(condition, condition.shape + (1,) * (a.ndim - condition.ndim)), a, b)
+
+    return jax.tree.map(choose, first, second)
 
 
 def _mean_loss(problem: Problem, params: Any, X: Array, Y: Array, weights: Array | None, rows: int) -> Array:
     """The mean loss Σ w l / Σ w, from blocks of rows so that memory stays bounded."""
     number = X.shape[0]
     rows = min(number, max(rows, VALIDATION_ROWS))
-    blocks = -(-number // rows)
-    place = jnp.arange(blocks * rows, dtype=jnp.int32).reshape(blocks, rows)
+    place = jnp.arange(-(-number // rows) * rows, dtype=jnp.int32).reshape(-1, rows)
 
     def add(total: Array, place: Array) -> tuple[Array, None]:
         row = jnp.minimum(place, number - 1)
@@ -283,15 +246,11 @@ def _mean_loss(problem: Problem, params: Any, X: Array, Y: Array, weights: Array
 
 
 def _keep_best(settings: Settings, state: State, epoch: Array, validation: Array) -> State:
-    better = is_running(state) & (validation < state.best_loss)
-    best_epoch = jnp.where(better, epoch, state.best_epoch)
-    stopped_at = state.stopped_at
-    if settings.patience is not None:
-        waited = epoch - best_epoch >= settings.patience
-        stopped_at = jnp.where(is_running(state) & waited, epoch, stopped_at)
-    return state._replace(
-        best_params=_choose(better, state.params, state.best_params),
-        best_loss=jnp.where(better, validation, state.best_loss),
-        best_epoch=best_epoch,
-        stopped_at=stopped_at,
-    )
+    running, best = is_running(state), (state.best_params, state.best_loss, state.best_epoch)
+    now = (state.params, validation, epoch)
+    params, loss, best_epoch = _choose(running & (validation < state.best_loss), now, best)
+    state = state._replace(best_params=params, best_loss=loss, best_epoch=best_epoch)
+    if settings.patience is None:
+        return state
+    waited = epoch - state.best_epoch >= settings.patience
+    return state._replace(stopped_at=jnp.where(running & waited, epoch, state.stopped_at))

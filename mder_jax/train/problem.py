@@ -16,15 +16,9 @@ Loss = Callable[[Any, Array], Array]
 
 
 class Settings(NamedTuple):
-    """How to train, apart from what is trained.
+    """How to train, apart from what is trained; see `mder_jax.fit`.
 
-    Args:
-      epochs: passes over the data.
-      batch_size: rows of a minibatch; the last of an epoch may be smaller. None: all rows.
-      steps_per_epoch: minibatches that count as one epoch. None: as many as there are, so that an epoch is one pass.
-        With a number, runs on data of different size make equally many steps, each going round its own data.
-      bootstrap: train on as many rows drawn with replacement, once for the run.
-      patience: epochs without a better validation loss after which to stop; None for never.
+    With `steps_per_epoch`, runs on data of different size make equally many steps, each going round its own data.
     """
 
     epochs: int
@@ -114,12 +108,7 @@ def check_key(key: Any) -> None:
 
 
 def check_data(data: Data, but: Data | None = None) -> None:
-    """Raise unless X is finite, Y has no infinity, and all have the same rows.
-
-    Args:
-      data: to check.
-      but: the values of arrays that it holds as well are not looked at again.
-    """
+    """Raise unless X is finite, Y has no infinity, and all have the same rows; values also in `but` are known to be."""
     checked = [] if but is None else [id(leaf) for leaf in jax.tree.leaves(but)]
 
     def check_rows(name: str, X: Array, Y: Array, weights: Array | None) -> None:
@@ -167,11 +156,10 @@ def _refuse(bad: np.ndarray, values: np.ndarray, name: str, rule: str) -> None:
 def check_settings(settings: Settings, data: Data) -> None:
     """Raise unless the numbers make sense for these data."""
     rows = data.X.shape[0]
-    counts = {name: getattr(settings, name) for name in ("epochs", "batch_size", "steps_per_epoch", "patience")}
-    for name, value in counts.items():
-        required = name == "epochs"
-        if (value is None and required) or (value is not None and not (is_integer(value) and 1 <= value < 1 << 31)):
-            raise ValueError(f"{name} must be an integer, 1 or more{'' if required else ', or None'}; got {value!r}")
+    for name in ("epochs", "batch_size", "steps_per_epoch", "patience"):
+        value, or_none = getattr(settings, name), "" if name == "epochs" else ", or None"
+        if not (value is None and or_none) and not (is_integer(value) and 1 <= value < 1 << 31):
+            raise ValueError(f"{name} must be an integer, 1 or more{or_none}; got {value!r}")
     if settings.batch_size is not None and settings.batch_size > rows:
         raise ValueError(f"batch_size {settings.batch_size} exceeds the {rows} rows; use batch_size={rows} or None")
     if settings.patience is not None and data.validation is None:
@@ -182,9 +170,7 @@ def check_problem(problem: Problem, data: Data, key: Array) -> None:
     """Raise unless network, loss and optimiser fit together on these shapes (nothing is computed)."""
     network, loss, optimizer = problem.network, problem.loss, problem.optimizer
     if not (callable(getattr(network, "init", None)) and callable(getattr(network, "apply", None))):
-        raise TypeError(
-            f"network must be a Network(init, apply), as made by mlp or from_linen; got {type(network).__name__}"
-        )
+        raise TypeError(f"network must be a Network(init, apply), see mlp and from_linen; got {type(network).__name__}")
     if network.train is not None and not callable(network.train):
         raise TypeError(f"network.train must be a function of (params, x, key), or None; got {network.train!r:.60}")
     if not callable(loss):
@@ -193,8 +179,7 @@ def check_problem(problem: Problem, data: Data, key: Array) -> None:
         raise TypeError(
             f"optimizer must be an optax optimiser, with init and update, such as optax.adam(1e-3); got {optimizer!r}"
         )
-    one = jax.ShapeDtypeStruct((1, *data.X.shape[1:]), jax.dtypes.canonicalize_dtype(data.X.dtype))
-    params = _shapes_of("network.init", network.init, key, one)
+    params = _shapes_of("network.init", network.init, key, _like(data.X, 1))
     kinds = [leaf.dtype for leaf in jax.tree.leaves(params)]
     if not kinds or not all(jnp.issubdtype(kind, jnp.floating) for kind in kinds):
         raise ValueError(f"network.init must make parameters that are floats; got {[str(kind) for kind in kinds]}")
@@ -213,18 +198,19 @@ def _shapes_of(name: str, function: Callable[..., Any], *arguments: Any) -> Any:
         raise (TypeError if isinstance(error, TypeError) else ValueError)(said) from error
 
 
+def _like(array: Array, rows: int) -> jax.ShapeDtypeStruct:
+    return jax.ShapeDtypeStruct((rows, *array.shape[1:]), jax.dtypes.canonicalize_dtype(array.dtype))
+
+
 def _check_rows(problem: Problem, data: Data, key: Array, params: Any, rows: int) -> None:
-    X, Y = (
-        jax.ShapeDtypeStruct((rows, *array.shape[1:]), jax.dtypes.canonicalize_dtype(array.dtype))
-        for array in (data.X, data.Y)
-    )
+    X = _like(data.X, rows)
     output = _shapes_of("network.apply", problem.network.apply, params, X)
     if problem.network.train is not None:
         _shapes_of("network.train", problem.network.train, params, X, key)
     shapes = [leaf.shape for leaf in jax.tree.leaves(output)]
     if any(shape[:1] != (rows,) for shape in shapes):
         raise ValueError(f"network.apply must return arrays with the rows first; got shapes {shapes} for {rows} rows")
-    losses = _shapes_of("loss", problem.loss, output, Y)
+    losses = _shapes_of("loss", problem.loss, output, _like(data.Y, rows))
     shape = getattr(losses, "shape", None)
     if shape != (rows,):
         got = "a mean or sum; leave out the reduction" if shape == () else f"shape {shape} for {rows} rows"

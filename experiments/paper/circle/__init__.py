@@ -51,8 +51,9 @@ def run(config: Config) -> dict[str, Any]:
     niw = mder.predict(ensemble, circle_recipe.GRID[:, None].astype(np.float32))
     fields = {"mu": niw.mu, "L": niw.L, "nu": niw.nu, "loss": ensemble.history.train[:, -1]}
     fields |= {"diverged": ensemble.diverged_at >= 0}
-    readings: dict[str, dict[str, np.ndarray]] = {name: {} for name in counts}
-    for field, values in fields.items():
-        for name, part in zip(counts, np.split(np.asarray(values), np.cumsum(sizes)[:-1]), strict=True):
-            readings[name][field] = part.reshape(config.data_sets, -1, *part.shape[1:])
+    parts = {field: np.split(np.asarray(values), np.cumsum(sizes)[:-1]) for field, values in fields.items()}
+    readings = {
+        name: {field: part[i].reshape(config.data_sets, -1, *part[i].shape[1:]) for field, part in parts.items()}
+        for i, name in enumerate(counts)
+    }
     return {"t": t[..., 0], "xy": xy, "readings": readings, "seconds_of_training": ensemble.seconds}

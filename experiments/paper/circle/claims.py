@@ -10,6 +10,7 @@ from experiments.harness.statistics import fraction, interval
 from experiments.paper import circle_recipe
 from experiments.paper.circle import statistics
 from experiments.paper.circle.statistics import POINTS, Reading
+from experiments.paper.circle_recipe import nu_drop
 
 # From the authors' published code, 100 networks: how many of them have a ν that drops by more than 1, final training
 # loss, median correlation in the middle of the four quadrants.
@@ -23,7 +24,7 @@ def report(results: dict[str, Any]) -> str:
     networks = {name: reading["loss"].size for name, reading in results["readings"].items()}
     lines = [f"{sum(networks.values())} networks, trained in {results['seconds_of_training']:.1f} s"]
     for name, reading in results["readings"].items():
-        drop, rho = statistics.drops(reading), np.median(statistics.quadrants(reading), axis=0)
+        drop, rho = nu_drop(reading["nu"]), np.median(statistics.quadrants(reading), axis=0)
         lines.append(
             f"  {networks[name]} on {POINTS[name]} points: "
             f"ν drops by {np.median(drop):.2f}, by over 1 in {np.mean(drop > 1):.0%}; "
@@ -46,10 +47,10 @@ def claims(results: dict[str, Any]) -> list[Claim]:
 @claim(id="circle.nu_falls", where=GATE, paper="significant, no number")
 def _nu_falls(reading: Reading) -> Finding:
     """ν falls significantly towards the centre of t, where data are sparse"""
-    drop = statistics.drops(reading)
+    drop_of_sets = nu_drop(reading["nu"])
+    drop, of_sets = drop_of_sets.ravel(), np.median(drop_of_sets, axis=1)
     p = float(stats.wilcoxon(drop, alternative="greater").pvalue) if np.any(drop) else 1.0
     effect = drop.mean() / drop.std() if drop.std() else np.nan
-    of_sets = np.median(statistics.drops_of_sets(reading), axis=1)
     return Finding(
         statistic="one-sided paired Wilcoxon test over networks; median of the fall; effect size d; data sets with a "
         "fall",
@@ -62,8 +63,8 @@ def _nu_falls(reading: Reading) -> Finding:
 @claim(id="circle.not_all_networks", where=GATE, paper="no number")
 def _not_all_networks(reading: Reading) -> Finding:
     """not all networks find that solution"""
-    drop = statistics.drops(reading)
-    dropped = fraction(int(np.sum(drop > 1)), len(drop))
+    drop = nu_drop(reading["nu"])
+    dropped = fraction(int(np.sum(drop > 1)), drop.size)
     return Finding(
         statistic="fraction of networks whose ν falls by more than 1 (below 95 %)",
         ours=f"{dropped:.0%}",
@@ -148,7 +149,7 @@ def _covariance_scale(reading: Reading) -> Finding:
 @claim(id="circle.authors_share", where=AUTHORS, paper=f"{AUTHORS_DROP} of {AUTHORS_MEMBERS}")
 def _authors_share(reading: Reading) -> Finding:
     """the fraction of networks whose ν falls by more than 1"""
-    drop = statistics.drops_of_sets(reading)
+    drop = nu_drop(reading["nu"])
     table = [[AUTHORS_DROP, AUTHORS_MEMBERS - AUTHORS_DROP], [int(np.sum(drop > 1)), int(np.sum(drop <= 1))]]
     p, of_sets = float(stats.fisher_exact(table).pvalue), np.mean(drop > 1, axis=1)
     low, high, several = of_sets.min(), of_sets.max(), len(of_sets) > 1
@@ -189,7 +190,7 @@ def _authors_correlation(reading: Reading) -> Finding:
 @claim(id="circle.two_readings", where="Sec. 4", paper="300 points")
 def _two_readings(split: Reading, whole: Reading) -> Finding:
     """training on 270 points (published code) or on 300 (paper) gives the same result"""
-    first, second = statistics.drops(split), statistics.drops(whole)
+    first, second = (nu_drop(reading["nu"]).ravel() for reading in (split, whole))
     p = float(stats.mannwhitneyu(first, second).pvalue)
     return Finding(
         statistic="fraction of networks whose ν falls by more than 1: 270; 300; Mann-Whitney test of the falls",

@@ -16,16 +16,6 @@ def members(reading: Reading, name: str) -> np.ndarray:
     return reading[name].reshape(-1, *reading[name].shape[2:])
 
 
-def drops(reading: Reading) -> np.ndarray:
-    """ν near the ends minus ν near the centre, of each member."""
-    return circle_recipe.nu_drop(members(reading, "nu"))
-
-
-def drops_of_sets(reading: Reading) -> np.ndarray:
-    """The same as (data sets, members)."""
-    return drops(reading).reshape(reading["nu"].shape[:2])
-
-
 def epistemic_ratio(reading: Reading) -> Estimate:
     """Trace of var[μ] near the centre over that near the ends, median over networks."""
     nu, L = members(reading, "nu"), members(reading, "L")

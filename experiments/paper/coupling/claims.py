@@ -7,7 +7,7 @@ import numpy as np
 from experiments.harness.claims import Claim, Finding, claim, decide, judge
 from experiments.harness.statistics import Estimate, fraction, interval
 from experiments.paper import circle_recipe
-from experiments.paper.coupling.statistics import by_network, labels, matching_r, usual
+from experiments.paper.coupling.statistics import by_network, matching_r, usual
 
 Values = dict[str, np.ndarray]
 
@@ -15,6 +15,7 @@ Values = dict[str, np.ndarray]
 def report(results: dict[str, Any]) -> str:
     """A table of the settings."""
     values = {name: value.mean(axis=1) for name, value in by_network(results).items()}
+    labels = [*(f"r = {r:g}" for r in results["r"]), *(f"free κ from {start:.2g}" for start in results["start"])]
     lines = [
         f"{results['train'].shape[1]} networks a setting, {int(results['diverged'].sum())} non-finite; "
         f"means over networks; true noise {circle_recipe.NOISE:g}",
@@ -24,7 +25,7 @@ def report(results: dict[str, Any]) -> str:
         f"  {label:16}  {values['train'][i]:6.2f} / {values['fresh'][i]:5.2f}   {values['nu'][i]:5.1f}  "
         f"{values['kappa'][i]:8.3g}   {values['aleatoric'][i]:9.3f}  {values['epistemic'][i]:9.3f}  "
         f"{values['total'][i]:5.3f}  {values['error'][i]:10.3f}"
-        for i, label in enumerate(labels(results))
+        for i, label in enumerate(labels)
     ]
     return "\n".join(lines)
 

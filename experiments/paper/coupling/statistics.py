@@ -14,11 +14,6 @@ def usual(results: dict[str, Any]) -> int:
     return int(np.argmin(np.abs(np.log(results["r"]))))
 
 
-def labels(results: dict[str, Any]) -> list[str]:
-    """Names of the settings."""
-    return [f"r = {r:g}" for r in results["r"]] + [f"free κ from {start:.2g}" for start in results["start"]]
-
-
 def by_network(results: dict[str, Any]) -> dict[str, np.ndarray]:
     """One number for each network, (settings, members): medians over t of uncertainties, means of ν."""
     return {
@@ -27,11 +22,8 @@ def by_network(results: dict[str, Any]) -> dict[str, np.ndarray]:
         "nu_centre": results["nu"][..., circle_recipe.NEAR_CENTRE].mean(axis=-1),
         "nu_ends": results["nu"][..., circle_recipe.NEAR_ENDS].mean(axis=-1),
         "nu": results["nu"].mean(axis=-1),
-        "kappa": np.median(results["kappa"], axis=-1),
-        "aleatoric": np.median(results["aleatoric"], axis=-1),
-        "epistemic": np.median(results["epistemic"], axis=-1),
-        "total": np.median(results["total"], axis=-1),
         "error": np.sqrt(np.mean(results["error"] ** 2, axis=-1)),
+        **{name: np.median(results[name], axis=-1) for name in ("kappa", "aleatoric", "epistemic", "total")},
     }
 
 

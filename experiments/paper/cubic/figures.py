@@ -24,11 +24,8 @@ def _methods(results: dict[str, Any]) -> Any:
     figure, panels = new_figure(3, 3.5, 3.0, rows=2, sharex=True, sharey=True)
     for axes, method in zip(panels.ravel(), METHODS, strict=True):
         _bands(axes, results, method)
-        axes.set(title=_titled(method, results), xlim=(-REACH, REACH), ylim=(-100, 100))
-    for axes in panels[:, 0]:
-        axes.set_ylabel("y")
-    for axes in panels[1]:
-        axes.set_xlabel("x")
+        axes.set(title=_titled(method, results), xlabel="x", ylabel="y", xlim=(-REACH, REACH), ylim=(-100, 100))
+        axes.label_outer()
     figure.legend(*panels[0, 0].get_legend_handles_labels(), loc="outside lower center", ncols=6)
     return figure
 

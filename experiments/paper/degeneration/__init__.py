@@ -85,7 +85,7 @@ def _amini(kappa: Any, beta: Any, y: Any) -> dict[str, Any]:
 def loss_along(kappa: np.ndarray, y: np.ndarray) -> dict[str, np.ndarray]:
     """The parts of Amini's loss and the two uncertainties along the manifold, (K,) each, by the library in float64."""
     with jax.enable_x64(True):
-        return {name: np.asarray(values) for name, values in _amini(kappa, WIDTH * kappa / (1 + kappa), y).items()}
+        return jax.tree.map(np.asarray, _amini(kappa, WIDTH * kappa / (1 + kappa), y))
 
 
 @jax.jit

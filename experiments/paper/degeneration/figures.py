@@ -30,8 +30,7 @@ def _surface(results: dict[str, Any]) -> Any:
     floor = -0.6 * float(np.max(value))  # the plane lies below the surface, or it would hide the lines
     axes.plot_surface(beta, kappa, value, cmap="viridis", alpha=0.9, linewidth=0)
     axes.contour(beta, kappa, value, levels, zdir="z", offset=floor, cmap="viridis", vmin=0, vmax=float(np.max(value)))
-    axes.set_zlim(floor, float(np.max(value)))
-    axes.set_zticks([0, 5, 10, 15])
+    axes.set(zlim=(floor, float(np.max(value))), zticks=[0, 5, 10, 15])
     axes.set_xlabel("β (units of y²)", labelpad=6)
     axes.set_ylabel("κ", labelpad=8)
     axes.set_zlabel("β(1+κ)/κ (units of y²)", labelpad=4)

@@ -37,7 +37,8 @@ def run(config: Config) -> dict[str, Any]:
     by_n: dict[str, list[Any]] = {"monte_carlo": [], "identities": [], "forms": [], "posterior": []}
     for n in (1, 2, 3):
         cases = brute_force.make_cases(rng, n, config.cases)
-        closed = _closed_forms(cases)
+        with jax.enable_x64(True):
+            closed = jax.tree.map(np.asarray, _library(cases.prior.mu, cases.L, *cases.prior[2:], cases.y))
         by_n["monte_carlo"].append(checks.monte_carlo(rng, cases, closed, config.draws))
         by_n["identities"].append(checks.identities(cases))
         by_n["forms"].append(checks.same_evidence(cases, closed["evidence"]))
@@ -54,13 +55,6 @@ def _library(mu: Any, L: Any, kappa: Any, nu: Any, y: Any, form: Any = "stable")
     niw = mder.NIW(mu, L, kappa, nu)
     closed = {"evidence": mder.log_evidence(niw, y, form=form)}
     return closed | {"aleatoric": mder.aleatoric(niw), "epistemic": mder.epistemic(niw)}
-
-
-def _closed_forms(cases: brute_force.Cases) -> dict[str, np.ndarray]:
-    """Log evidence, E[Σ] and var[μ] of all cases from the library, in float64."""
-    prior = cases.prior
-    with jax.enable_x64(True):
-        return {name: np.asarray(value) for name, value in _library(prior.mu, cases.L, *prior[2:], cases.y).items()}
 
 
 def float32_errors(rng: np.random.Generator, points: int) -> dict[str, Any]:

@@ -13,11 +13,9 @@ CAPTIONS = {
 def plot(results: dict[str, Any]) -> dict[str, Any]:
     """Errors of both forms in float32."""
     figure, (left, right) = new_figure(2)
-    for axes, x, name in ((left, "nu", "error_over_nu"), (right, "scale", "error_over_scale")):
+    for axes, x, title in ((left, "nu", "ν"), (right, "scale", "diagonal of L / residual")):
         for form, label in (("slogdet", "as printed (eq:nll)"), ("stable", "stable form")):
-            axes.loglog(results[x], [point[form] for point in results[name]], marker=".", label=label)
-        axes.set_ylabel("error of ln p in float32 (nats)")
-    left.set_xlabel("ν")
-    right.set_xlabel("diagonal of L / residual")
+            axes.loglog(results[x], [point[form] for point in results[f"error_over_{x}"]], marker=".", label=label)
+        axes.set(xlabel=title, ylabel="error of ln p in float32 (nats)")
     left.legend()
     return {"float32": figure}

@@ -38,14 +38,8 @@ def _quantiles(values: np.ndarray) -> str:
 
 def claims(results: dict[str, Any]) -> list[Claim]:
     """Bias and selection for one target, the paper's figure where it can be compared, and two targets."""
-    return [
-        _bias(results, "ν", "nu"),
-        _bias(results, "σ", "scale"),
-        _selection(results),
-        *([_ranges(results)] if printed(results) else []),
-        _two_targets(results),
-        _larger_sample(results),
-    ]
+    further = (_selection, *([_ranges] if printed(results) else []), _two_targets, _larger_sample)
+    return [_bias(results, "ν", "nu"), _bias(results, "σ", "scale"), *(test(results) for test in further)]
 
 
 def above(estimate: Estimate, bar: float = 0.0) -> str:

@@ -4,7 +4,7 @@ from typing import Any
 
 import numpy as np
 
-from experiments.harness.figures import new_figure, points_with_range
+from experiments.harness.figures import new_figure, points_with_range, size_axis
 from experiments.harness.statistics import interval
 from experiments.paper.nu_bias.statistics import RANGE, main_truth, pick, printed
 
@@ -31,12 +31,8 @@ def plot(results: dict[str, Any]) -> dict[str, Any]:
 
 
 def _size_axis(axes: Any, sizes: list[int], label: str = "sample size N") -> None:
-    """A logarithmic axis with a tick at sizes that are far enough apart."""
-    axes.set_xscale("log")
-    ticks = [size for size in sizes if size in (50, 100, 200, 500, 1000, 2000, 5000, 10_000)] or sizes
-    axes.set_xticks(ticks, [str(tick) for tick in ticks])
-    axes.minorticks_off()
-    axes.set_xlabel(label)
+    """Ticks at sizes that are far enough apart."""
+    size_axis(axes, [size for size in sizes if size in (50, 100, 200, 500, 1000, 2000, 5000, 10_000)] or sizes, label)
 
 
 def _residuals(groups: Groups, truth: float, paper: dict[int, Any]) -> Any:

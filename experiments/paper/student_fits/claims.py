@@ -5,7 +5,7 @@ from typing import Any
 from experiments.harness.claims import Claim, Finding, claim, decide
 from experiments.harness.statistics import Estimate
 from experiments.paper import circle_recipe
-from experiments.paper.student_fits.statistics import PRINTED_SIGMA, as_printed, core_changes, least_correlation
+from experiments.paper.student_fits.statistics import PRINTED_SIGMA
 
 SECTION = "Sec. Challenging extraction of shape parameters"
 
@@ -43,7 +43,7 @@ def claims(results: dict[str, Any]) -> list[Claim]:
 def _tails(results: dict[str, Any]) -> Finding:
     """small ν raises the tails and hardly changes the core"""
     rows, core = results["tails"], results["core"]
-    changes = core_changes(results)
+    changes = [abs(row["core_ratio"] - 1) for row in rows]
     found = "; ".join(f"ν = {r['nu']:g}: tails × {r['tail_ratio']:.0f}, core × {r['core_ratio']:.2f}" for r in rows)
     refitted = ", ".join(f"{row['refitted_core_ratio']:.2f}" for row in rows)
     return Finding(
@@ -58,7 +58,7 @@ def _tails(results: dict[str, Any]) -> Finding:
 def _correlation(results: dict[str, Any]) -> Finding:
     """the estimates of ν and σ are highly correlated where only the core is seen"""
     row = next(row for row in results["correlation"] if row["nu"] == 5)
-    least = least_correlation(results)
+    least = min(min(row["core"].values()) for row in results["correlation"])
     return Finding(
         statistic=f"correlation from the Fisher information at ν = 5, draws beyond ±{results['core']:g} lost or only "
         f"counted (high: 0.9 at ν = 2, 5 and {results['degrees']:g})",
@@ -70,7 +70,7 @@ def _correlation(results: dict[str, Any]) -> Finding:
 
 def _fit(results: dict[str, Any]) -> Claim:
     fits, core = results["fits"], results["core"]
-    match = as_printed(fits)
+    match = [name for name, sigma in fits.items() if round(sigma, 2) == PRINTED_SIGMA]
     others = ", ".join(f"{sigma:.2f} by {name}" for name, sigma in fits.items() if name not in match)
     found = ", ".join(f"{fits[name]:.4f} by {name}" for name in match) or "none"
     return Claim(

@@ -8,21 +8,16 @@ from scipy import optimize, special, stats
 
 
 @functools.cache
-def nodes(points: int) -> tuple[np.ndarray, np.ndarray]:
-    """Gauss-Legendre nodes and weights on (−1, 1)."""
-    return special.roots_legendre(points)
-
-
 def half_line() -> tuple[np.ndarray, np.ndarray]:
-    """Nodes and weights on r > 0 by r = u/(1 − u)."""
-    u, weights = nodes(300)
-    u, weights = (u + 1) / 2, weights / 2
-    return u / (1 - u), weights / (1 - u) ** 2
+    """Gauss-Legendre nodes and weights on r > 0 by r = (1 + u)/(1 − u)."""
+    u, weights = special.roots_legendre(300)
+    return (1 + u) / (1 - u), 2 * weights / (1 - u) ** 2
 
 
+@functools.cache
 def interval_nodes(core: float) -> tuple[np.ndarray, np.ndarray]:
-    """Nodes and weights on −core < x < core."""
-    u, weights = nodes(100)
+    """The same on −core < x < core."""
+    u, weights = special.roots_legendre(100)
     return core * u, core * weights
 
 

@@ -5,7 +5,7 @@ from typing import Any
 import numpy as np
 
 import mder_jax as mder
-from experiments.harness.figures import line_with_range, new_figure, points_with_range
+from experiments.harness.figures import line_with_range, new_figure, points_with_range, size_axis
 from experiments.paper.uncertainty_types.statistics import GRID, PARTS, POINTS, settings_of, stds
 
 CAPTIONS = {
@@ -52,8 +52,7 @@ def _parts(results: dict[str, Any]) -> Any:
             points_with_range(axes, np.arange(4) + shift, stds(results, part, largest), RANGE, **look)
         axes.set(title=title, xlabel="x", xticks=range(4), yscale="log")
         axes.set_xticklabels(["0", "1", "2 (no data)", "3 (noisy)"])
-    panels[0].set_ylabel("standard deviation (unit of y)")
-    panels[0].set_ylim(top=8)
+    panels[0].set(ylabel="standard deviation (unit of y)", ylim=(None, 8))
     panels[0].legend(loc="upper left")
     return figure
 
@@ -70,9 +69,9 @@ def _size(results: dict[str, Any]) -> Any:
         if x in POINTS:
             error = results["noise"][list(POINTS).index(x)] * np.sqrt((1 - 1 / results["members"]) / repeats)
             axes.plot(repeats, error, "k:", label="error of a mean")
-        axes.set(title=f"x = {x}" + (" (no data)" if x == 2 else ""), xlabel="measurements at each x")
-        axes.set(xscale="log", yscale="log", xticks=repeats, xticklabels=repeats)
-        axes.minorticks_off()
+        axes.set(title=f"x = {x}" + (" (no data)" if x == 2 else ""), yscale="log")
+        size_axis(axes, repeats, "measurements at each x")
+        axes.yaxis.minorticks_off()
     panels[0].set_ylabel("standard deviation (unit of y)")
     panels[2].legend(loc="lower left")
     return figure
