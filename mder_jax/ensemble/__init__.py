@@ -21,18 +21,18 @@ import optax
 from jax import Array
 
 from mder_jax import _files
-from mder_jax._checks import check_option, check_type, is_integer
+from mder_jax._checks import check_option, check_type, flag, is_integer
 from mder_jax._interrupts import deferred
 from mder_jax.ensemble._checkpoints import Checkpoints, identity
 from mder_jax.ensemble._layout import clear_programs
 from mder_jax.ensemble._training import Run
 from mder_jax.ensemble.forward import Forward
 from mder_jax.ensemble.members import Job, Members, PerMember, make_job, number_of_members, on_host
-from mder_jax.ensemble.results import Ensemble, Progress
+from mder_jax.ensemble.results import Ensemble, Progress, load_ensemble
 from mder_jax.networks import Network
 from mder_jax.train.problem import Data, Loss, Settings, check_finite, check_validation
 
-__all__ = ["Ensemble", "PerMember", "Progress", "clear_programs", "fit_ensemble", "predict"]
+__all__ = ["Ensemble", "PerMember", "Progress", "clear_programs", "fit_ensemble", "load_ensemble", "predict"]
 
 # A chunk of epochs takes about this long, so that bar and Ctrl-C respond.
 CHUNK_SECONDS = 0.3
@@ -61,6 +61,7 @@ def fit_ensemble(
     callback_every: int | None = None,
     checkpoint: str | pathlib.Path | None = None,
     checkpoint_every: int | None = None,
+    extend: bool = False,
     on_interrupt: str = "return",
 ) -> Ensemble:
     """Train many networks as one compiled program; member i is what `fit` makes with key i of ``split(key, members)``.
@@ -92,6 +93,9 @@ def fit_ensemble(
       callback_every: epochs between calls; None for a hundredth of them.
       checkpoint: directory for checkpoints. If it holds some of the same run, training resumes from the latest.
       checkpoint_every: epochs between checkpoints; None for a twentieth of them.
+      extend: whether the checkpoints may be of a run with fewer epochs, which is trained further. The optimizer goes on
+        from its state. A schedule over all steps is the caller's: one for more steps may be given, as the optimizer
+        may then differ. Members that have stopped or diverged stay so.
       on_interrupt: after Ctrl-C, "return" the members as they are, with a warning, or "raise" KeyboardInterrupt; a
         checkpoint is written first. Without a bar, callback or checkpoint Ctrl-C always raises.
 
@@ -113,11 +117,13 @@ def fit_ensemble(
     if start is not None:
         job = job.starting_from(start)
     check_option("on_interrupt", on_interrupt, ("return", "raise"))
+    if flag("extend", extend) and checkpoint is None:
+        raise ValueError("extend=True trains a run from its checkpoints further: pass checkpoint=, their directory")
     intervals = _Intervals(epochs, callback_every, checkpoint_every)
     if callback is not None and not callable(callback):
         raise TypeError(f"callback must be a function of a Progress, or None; got {callback!r:.60}")
     run = Run(job, devices)
-    with _bar(progress, epochs, job.members) as bar, _checkpoints(checkpoint, job) as store:
+    with _bar(progress, epochs, job.members) as bar, _checkpoints(checkpoint, job, extend) as store:
         run.start(store)
         interrupted = _drive(run, intervals, bar, callback, store)
     if interrupted and on_interrupt == "raise":
@@ -145,12 +151,12 @@ class _Intervals:
 
 
 @contextmanager
-def _checkpoints(directory: str | pathlib.Path | None, job: Job) -> Iterator[Checkpoints | None]:
+def _checkpoints(directory: str | pathlib.Path | None, job: Job, extend: bool) -> Iterator[Checkpoints | None]:
     if directory is None:
         yield None
         return
     with _files.occupied(directory) if jax.process_index() == 0 else nullcontext():
-        store = Checkpoints(directory, identity(job))
+        store = Checkpoints(directory, identity(job), extend)
         try:
             yield store
         finally:

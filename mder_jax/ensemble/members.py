@@ -122,6 +122,7 @@ class Job(NamedTuple):
             return (network.of(own) if differs else network)._replace(init=lambda *_: start)
 
         start = like_those("init", params, shapes, self.members)
+        start = jax.tree.map(lambda leaf, one: leaf.astype(one.dtype), start, shapes)
         own = PerMember((start, network.values if differs else None), build)
         return self._replace(parts=self.parts._replace(network=own))
 
@@ -188,7 +189,7 @@ def like_those(what: str, params: Any, shapes: Any, members: int) -> Any:
             raise ValueError(f"{what} must have the members first: {name} must have shape {shape}; got {array.shape}")
         if not (jnp.issubdtype(array.dtype, jnp.floating) and np.isfinite(array).all()):
             raise ValueError(f"{what} must be finite floats; {name} is not")
-        arrays.append(array.astype(one.dtype))
+        arrays.append(array)
     return jax.tree.unflatten(jax.tree.structure(shapes), arrays)
 
 
