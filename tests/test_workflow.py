@@ -1,6 +1,7 @@
 """How `MDERRegressor` is trained: weights of rows, what early stopping validates with, warm starts, own networks."""
 
 import pickle
+import re
 
 import jax
 import jax.numpy as jnp
@@ -540,3 +541,53 @@ def test_other_files_and_networks_are_no_ensemble(short, tmp_path):
         persistence.save(tmp_path / "other.mder", document | about, arrays | others)
         with pytest.raises(ModelFileError, match=message):
             mder.load_ensemble(tmp_path / "other.mder", LINE)
+
+
+# ---- What is said when members cannot be trained
+
+
+STATIC = {
+    "widths": {"network": mder.PerMember(np.array([4, 8]), lambda width: mder.mlp((width,), 6, link=linked))},
+    "unequal widths": {"network": mder.PerMember([(4,), (8, 8)], lambda widths: mder.mlp(widths, 6, link=linked))},
+    "names": {"network": mder.PerMember(["relu", "tanh"], lambda name: mder.mlp((4,), 6, name, link=linked))},
+    "a condition": {"loss": mder.PerMember(np.ones(2), lambda a: mder.mder_nll if a > 0 else tempered)},
+    "a condition in a loss": {
+        "loss": mder.PerMember(np.ones(2), lambda a: lambda niw, y: niw.nu if a > 0 else niw.kappa)
+    },
+    "steps": {"optimizer": mder.PerMember(np.array([4, 8]), lambda steps: optax.sgd(np.ones(steps)[0]))},
+}
+
+
+@pytest.mark.parametrize("name", STATIC)
+def test_values_that_must_be_the_same_for_all_members_are_named(name):
+    ((argument, part),) = STATIC[name].items()
+    with pytest.raises(
+        TypeError, match=f"{argument}: the values of a PerMember must be numbers, in arrays of one shape"
+    ):
+        with_part = {"network": LINE, "loss": mder.mder_nll, "optimizer": optax.sgd(1e-3)} | {argument: part}
+        network, loss = with_part.pop("network"), with_part.pop("loss")
+        mder.fit_ensemble(jax.random.key(0), network, loss, np.float32(X), np.float32(Y), **with_part, epochs=1)
+
+
+def diverging(factor_x, factor_y, gap=False):
+    def loss(output, y):
+        return jnp.sum((output - jnp.where(jnp.isnan(y), output, y)) ** 2, axis=1)
+
+    network = mder.Network(lambda key, x: jnp.ones((2, 2), x.dtype), lambda w, x: x @ w)
+    y = factor_y * np.float32(Y)
+    y[0, 0] = np.nan if gap else y[0, 0]
+    options = {"optimizer": optax.sgd(np.inf), "members": 2, "epochs": 1, "progress": False}
+    with pytest.warns(RuntimeWarning, match="2 of 2 members became non-finite") as caught:
+        mder.fit_ensemble(jax.random.key(0), network, loss, factor_x * np.float32(X), y, **options)
+    return str(caught[0].message)
+
+
+def test_a_hint_is_given_only_if_it_may_be_the_reason():
+    assert diverging(1, 1).endswith(": 0 (epoch 0), 1 (epoch 0)")
+    assert "NaN" not in diverging(1, 1, gap=True)
+    said = diverging(1000, 1, gap=True)
+    assert "NaN" not in said and "; Y has" not in said
+    assert re.search(
+        r"; X has means up to \d+ and standard deviations from \d+ to \d+e?.*, far from 0 and 1: standardise it", said
+    )
+    assert "; Y has means up to" in diverging(1, 0.01)

@@ -26,6 +26,7 @@ from mder_jax._interrupts import deferred
 from mder_jax.ensemble._checkpoints import Checkpoints, identity
 from mder_jax.ensemble._layout import clear_programs
 from mder_jax.ensemble._training import Run
+from mder_jax.ensemble._troubles import troubles
 from mder_jax.ensemble.forward import Forward
 from mder_jax.ensemble.members import Job, Members, PerMember, make_job, number_of_members, on_host
 from mder_jax.ensemble.results import Ensemble, Progress, load_ensemble
@@ -129,7 +130,7 @@ def fit_ensemble(
     if interrupted and on_interrupt == "raise":
         raise KeyboardInterrupt
     result = replace(run.result(interrupted), network=network)
-    for trouble in _troubles(result, job, checkpoint is not None):
+    for trouble in troubles(result, job, checkpoint is not None):
         warnings.warn(trouble, RuntimeWarning, stacklevel=2)
     return result
 
@@ -232,36 +233,6 @@ def _bar(progress: bool | None, epochs: int, members: int) -> Iterator[Callable[
             bar.update(task, completed=run.epoch, loss=f"{np.median(known):.4g}" if len(known) else "nan")
 
         yield move
-
-
-def _troubles(result: Ensemble, job: Job, resumes: bool) -> Iterator[str]:
-    """What the user should know: an interruption, members that diverged, validation losses that were never finite."""
-    if result.interrupted:
-        yield (
-            f"interrupted: the members are returned as they are after {result.epochs} of {job.settings.epochs} epochs"
-            + (", and the same call resumes from there" if resumes else "")
-        )
-    diverged = np.flatnonzero(result.diverged_at >= 0)
-    if len(diverged):
-        named = ", ".join(f"{member} (epoch {result.diverged_at[member]})" for member in diverged[:10])
-        more = f" and {len(diverged) - 10} more" if len(diverged) > 10 else ""
-        yield (
-            f"{len(diverged)} of {len(result)} members became non-finite and keep the last good parameters: "
-            f"{named}{more}{_hint('Y', job.parts.data.Y)}"
-        )
-    lost = np.flatnonzero((result.best_epoch < 0) & (result.diverged_at < 0))
-    if job.parts.data.validation is not None and len(lost):
-        yield (
-            f"the validation loss of {len(lost)} members was never finite, so the last parameters are kept: "
-            f"{lost.tolist()[:10]}{_hint('validation Y', job.parts.data.validation[1])}"
-        )
-
-
-def _hint(name: str, values: Any) -> str:
-    """A likely reason: values that are missing."""
-    arrays = [leaf for leaf in jax.tree.leaves(values) if isinstance(leaf, np.ndarray)]
-    has_nan = any(leaf.dtype.kind == "f" and np.isnan(leaf).any() for leaf in arrays)
-    return f"; {name} holds NaN: does the loss accept missing targets?" if has_nan else ""
 
 
 def predict(
