@@ -37,6 +37,7 @@ from .ensemble import (
     PerMember as PerMember,
     Progress as Progress,
     fit_ensemble as fit_ensemble,
+    load_ensemble as load_ensemble,
     predict as predict,
 )
 from .estimator import MDERRegressor as MDERRegressor

@@ -1,10 +1,12 @@
 """How `MDERRegressor` is trained: weights of rows, what early stopping validates with, warm starts, own networks."""
 
 import pickle
+import re
 
 import jax
 import jax.numpy as jnp
 import numpy as np
+import optax
 import pandas as pd
 import pytest
 import scipy.stats
@@ -458,3 +460,134 @@ def test_a_warm_start_says_which_setting_differs():
         model.set_params(network=Dense(), r=3.0).fit(X, Y)
     with pytest.raises(ValueError, match=f"{start}the number of columns of X was 2 then and is 1 now"):
         model.set_params(r=2.0).fit(X[:, :1], Y)
+
+
+# ---- Ensembles: saved, and trained further
+
+
+def ensemble(network=LINE, epochs=2, **options):
+    x, y = np.float32(X), np.float32(Y)
+    options = {"members": 2, "optimizer": optax.sgd(1e-3), "epochs": epochs, "progress": False} | options
+    with jax.numpy_dtype_promotion("standard"):
+        return mder.fit_ensemble(jax.random.key(0), network, mder.mder_nll, x, y, **options)
+
+
+@pytest.fixture(scope="module")
+def short():
+    return ensemble()
+
+
+SLOPES = mder.PerMember(
+    np.float32([1, 2]), lambda slope: mder.Network(init_line, lambda p, x: apply_line(p, slope * x))
+)
+
+
+@pytest.mark.parametrize("network", [LINE, SLOPES, mder.from_nnx(Block, linked)], ids=["shared", "per member", "nnx"])
+def test_a_saved_ensemble_is_the_same(network, tmp_path):
+    made = ensemble(network, validation=(np.float32(X), np.float32(Y)))
+    made.save(tmp_path / "ensemble.mder")
+    loaded = mder.load_ensemble(tmp_path / "ensemble.mder", network)
+    for name in ("params", "history", "diverged_at", "stopped_at", "best_epoch", "epochs", "row_shape", "seconds"):
+        jax.tree.map(np.testing.assert_array_equal, getattr(loaded, name), getattr(made, name))
+    x = np.float32(X)
+    jax.tree.map(np.testing.assert_array_equal, mder.predict(loaded, x), mder.predict(made, x))
+
+
+def test_an_ensemble_is_trained_further(short):
+    for init in (short, short.params):
+        further = ensemble(init=init, members=None)
+        assert further.network is LINE and len(further) == 2
+        np.testing.assert_allclose(further.history.train, ensemble(epochs=4).history.train[:, 2:], rtol=1e-5)
+    both = ensemble(SLOPES, init=short)
+    assert both.network.build is SLOPES.build and len(both.keep([1])) == 1
+
+
+BAD_INIT = [
+    ({"members": 3}, r"init must have the members first: raw must have shape \(3, 6\); got \(2, 6\)"),
+    ({"init": {"raw": np.ones((2, 6))}}, r"init must be named \['raw', 'slope'\]; got \['raw'\]"),
+    (
+        {"init": {"raw": np.ones((2, 6)), "slope": np.full((2, 2, 6), np.nan)}},
+        "init must be finite floats; slope is not",
+    ),
+]
+
+
+@pytest.mark.parametrize(("options", "message"), BAD_INIT)
+def test_other_parameters_to_start_from(short, options, message):
+    with pytest.raises(ValueError, match=message):
+        ensemble(**{"init": short} | options)
+
+
+def test_other_files_and_networks_are_no_ensemble(short, tmp_path):
+    path = tmp_path / "ensemble.mder"
+    short.save(path)
+    with pytest.raises(ModelFileError, match="parameters must be named"):
+        mder.load_ensemble(path, mder.mlp((4,), 6))
+    with pytest.raises(ModelFileError, match="the network is of 3 members, the file of 2"):
+        mder.load_ensemble(path, mder.PerMember(np.ones(3), SLOPES.build))
+    with pytest.raises(TypeError, match="network must be a Network, or a PerMember of them"):
+        mder.load_ensemble(path, "line")
+    with pytest.raises(ModelFileError, match="holds a 'Ensemble', not a MDERRegressor"):
+        MDERRegressor.load(path)
+    document, arrays = persistence.load(path)
+    changes = [
+        ({"kind": "Mixture"}, {}, "holds a 'Mixture', not an Ensemble"),
+        ({"version": 2}, {}, "has version 2; this mder_jax reads 1"),
+        ({"row_shape": ["a"]}, {}, "must be integers, 1 or more"),
+        ({}, {"best_epoch": np.zeros(2)}, "must be integers of the 2 members"),
+        ({}, {"history/train": np.zeros(2)}, r"losses must be floats of shape \(2, epochs\)"),
+    ]
+    for about, others, message in changes:
+        persistence.save(tmp_path / "other.mder", document | about, arrays | others)
+        with pytest.raises(ModelFileError, match=message):
+            mder.load_ensemble(tmp_path / "other.mder", LINE)
+
+
+# ---- What is said when members cannot be trained
+
+
+STATIC = {
+    "widths": {"network": mder.PerMember(np.array([4, 8]), lambda width: mder.mlp((width,), 6, link=linked))},
+    "unequal widths": {"network": mder.PerMember([(4,), (8, 8)], lambda widths: mder.mlp(widths, 6, link=linked))},
+    "names": {"network": mder.PerMember(["relu", "tanh"], lambda name: mder.mlp((4,), 6, name, link=linked))},
+    "a condition": {"loss": mder.PerMember(np.ones(2), lambda a: mder.mder_nll if a > 0 else tempered)},
+    "a condition in a loss": {
+        "loss": mder.PerMember(np.ones(2), lambda a: lambda niw, y: niw.nu if a > 0 else niw.kappa)
+    },
+    "steps": {"optimizer": mder.PerMember(np.array([4, 8]), lambda steps: optax.sgd(np.ones(steps)[0]))},
+}
+
+
+@pytest.mark.parametrize("name", STATIC)
+def test_values_that_must_be_the_same_for_all_members_are_named(name):
+    ((argument, part),) = STATIC[name].items()
+    with pytest.raises(
+        TypeError, match=f"{argument}: the values of a PerMember must be numbers, in arrays of one shape"
+    ):
+        with_part = {"network": LINE, "loss": mder.mder_nll, "optimizer": optax.sgd(1e-3)} | {argument: part}
+        network, loss = with_part.pop("network"), with_part.pop("loss")
+        mder.fit_ensemble(jax.random.key(0), network, loss, np.float32(X), np.float32(Y), **with_part, epochs=1)
+
+
+def diverging(factor_x, factor_y, gap=False):
+    def loss(output, y):
+        return jnp.sum((output - jnp.where(jnp.isnan(y), output, y)) ** 2, axis=1)
+
+    network = mder.Network(lambda key, x: jnp.ones((2, 2), x.dtype), lambda w, x: x @ w)
+    y = factor_y * np.float32(Y)
+    y[0, 0] = np.nan if gap else y[0, 0]
+    options = {"optimizer": optax.sgd(np.inf), "members": 2, "epochs": 1, "progress": False}
+    with pytest.warns(RuntimeWarning, match="2 of 2 members became non-finite") as caught:
+        mder.fit_ensemble(jax.random.key(0), network, loss, factor_x * np.float32(X), y, **options)
+    return str(caught[0].message)
+
+
+def test_a_hint_is_given_only_if_it_may_be_the_reason():
+    assert diverging(1, 1).endswith(": 0 (epoch 0), 1 (epoch 0)")
+    assert "NaN" not in diverging(1, 1, gap=True)
+    said = diverging(1000, 1, gap=True)
+    assert "NaN" not in said and "; Y has" not in said
+    assert re.search(
+        r"; X has means up to \d+ and standard deviations from \d+ to \d+e?.*, far from 0 and 1: standardise it", said
+    )
+    assert "; Y has means up to" in diverging(1, 0.01)

@@ -21,18 +21,19 @@ import optax
 from jax import Array
 
 from mder_jax import _files
-from mder_jax._checks import check_option, check_type, is_integer
+from mder_jax._checks import check_option, check_type, flag, is_integer
 from mder_jax._interrupts import deferred
 from mder_jax.ensemble._checkpoints import Checkpoints, identity
 from mder_jax.ensemble._layout import clear_programs
 from mder_jax.ensemble._training import Run
+from mder_jax.ensemble._troubles import troubles
 from mder_jax.ensemble.forward import Forward
 from mder_jax.ensemble.members import Job, Members, PerMember, make_job, number_of_members, on_host
-from mder_jax.ensemble.results import Ensemble, Progress
+from mder_jax.ensemble.results import Ensemble, Progress, load_ensemble
 from mder_jax.networks import Network
 from mder_jax.train.problem import Data, Loss, Settings, check_finite, check_validation
 
-__all__ = ["Ensemble", "PerMember", "Progress", "clear_programs", "fit_ensemble", "predict"]
+__all__ = ["Ensemble", "PerMember", "Progress", "clear_programs", "fit_ensemble", "load_ensemble", "predict"]
 
 # A chunk of epochs takes about this long, so that bar and Ctrl-C respond.
 CHUNK_SECONDS = 0.3
@@ -61,6 +62,7 @@ def fit_ensemble(
     callback_every: int | None = None,
     checkpoint: str | pathlib.Path | None = None,
     checkpoint_every: int | None = None,
+    extend: bool = False,
     on_interrupt: str = "return",
 ) -> Ensemble:
     """Train many networks as one compiled program; member i is what `fit` makes with key i of ``split(key, members)``.
@@ -92,6 +94,9 @@ def fit_ensemble(
       callback_every: epochs between calls; None for a hundredth of them.
       checkpoint: directory for checkpoints. If it holds some of the same run, training resumes from the latest.
       checkpoint_every: epochs between checkpoints; None for a twentieth of them.
+      extend: whether the checkpoints may be of a run with fewer epochs, which is trained further. The optimizer goes on
+        from its state. A schedule over all steps is the caller's: one for more steps may be given, as the optimizer
+        may then differ. Members that have stopped or diverged stay so.
       on_interrupt: after Ctrl-C, "return" the members as they are, with a warning, or "raise" KeyboardInterrupt; a
         checkpoint is written first. Without a bar, callback or checkpoint Ctrl-C always raises.
 
@@ -113,17 +118,19 @@ def fit_ensemble(
     if start is not None:
         job = job.starting_from(start)
     check_option("on_interrupt", on_interrupt, ("return", "raise"))
+    if flag("extend", extend) and checkpoint is None:
+        raise ValueError("extend=True trains a run from its checkpoints further: pass checkpoint=, their directory")
     intervals = _Intervals(epochs, callback_every, checkpoint_every)
     if callback is not None and not callable(callback):
         raise TypeError(f"callback must be a function of a Progress, or None; got {callback!r:.60}")
     run = Run(job, devices)
-    with _bar(progress, epochs, job.members) as bar, _checkpoints(checkpoint, job) as store:
+    with _bar(progress, epochs, job.members) as bar, _checkpoints(checkpoint, job, extend) as store:
         run.start(store)
         interrupted = _drive(run, intervals, bar, callback, store)
     if interrupted and on_interrupt == "raise":
         raise KeyboardInterrupt
     result = replace(run.result(interrupted), network=network)
-    for trouble in _troubles(result, job, checkpoint is not None):
+    for trouble in troubles(result, job, checkpoint is not None):
         warnings.warn(trouble, RuntimeWarning, stacklevel=2)
     return result
 
@@ -145,12 +152,12 @@ class _Intervals:
 
 
 @contextmanager
-def _checkpoints(directory: str | pathlib.Path | None, job: Job) -> Iterator[Checkpoints | None]:
+def _checkpoints(directory: str | pathlib.Path | None, job: Job, extend: bool) -> Iterator[Checkpoints | None]:
     if directory is None:
         yield None
         return
     with _files.occupied(directory) if jax.process_index() == 0 else nullcontext():
-        store = Checkpoints(directory, identity(job))
+        store = Checkpoints(directory, identity(job), extend)
         try:
             yield store
         finally:
@@ -226,36 +233,6 @@ def _bar(progress: bool | None, epochs: int, members: int) -> Iterator[Callable[
             bar.update(task, completed=run.epoch, loss=f"{np.median(known):.4g}" if len(known) else "nan")
 
         yield move
-
-
-def _troubles(result: Ensemble, job: Job, resumes: bool) -> Iterator[str]:
-    """What the user should know: an interruption, members that diverged, validation losses that were never finite."""
-    if result.interrupted:
-        yield (
-            f"interrupted: the members are returned as they are after {result.epochs} of {job.settings.epochs} epochs"
-            + (", and the same call resumes from there" if resumes else "")
-        )
-    diverged = np.flatnonzero(result.diverged_at >= 0)
-    if len(diverged):
-        named = ", ".join(f"{member} (epoch {result.diverged_at[member]})" for member in diverged[:10])
-        more = f" and {len(diverged) - 10} more" if len(diverged) > 10 else ""
-        yield (
-            f"{len(diverged)} of {len(result)} members became non-finite and keep the last good parameters: "
-            f"{named}{more}{_hint('Y', job.parts.data.Y)}"
-        )
-    lost = np.flatnonzero((result.best_epoch < 0) & (result.diverged_at < 0))
-    if job.parts.data.validation is not None and len(lost):
-        yield (
-            f"the validation loss of {len(lost)} members was never finite, so the last parameters are kept: "
-            f"{lost.tolist()[:10]}{_hint('validation Y', job.parts.data.validation[1])}"
-        )
-
-
-def _hint(name: str, values: Any) -> str:
-    """A likely reason: values that are missing."""
-    arrays = [leaf for leaf in jax.tree.leaves(values) if isinstance(leaf, np.ndarray)]
-    has_nan = any(leaf.dtype.kind == "f" and np.isnan(leaf).any() for leaf in arrays)
-    return f"; {name} holds NaN: does the loss accept missing targets?" if has_nan else ""
 
 
 def predict(

@@ -122,6 +122,7 @@ class Job(NamedTuple):
             return (network.of(own) if differs else network)._replace(init=lambda *_: start)
 
         start = like_those("init", params, shapes, self.members)
+        start = jax.tree.map(lambda leaf, one: leaf.astype(one.dtype), start, shapes)
         own = PerMember((start, network.values if differs else None), build)
         return self._replace(parts=self.parts._replace(network=own))
 
@@ -134,17 +135,49 @@ class Job(NamedTuple):
                 check_data(self.number(index)[1], but=first)
             except ValueError as error:
                 raise ValueError(f"member {index}: {error}") from None
+        for name, part in named(self.parts):
+            if isinstance(part, PerMember) and part.build is not None:
+                self._check_traced(name, part, problem, first)
+
+    def _check_traced(self, name: str, part: PerMember, problem: Problem, data: Data) -> None:
+        """Raise if what a `PerMember` builds, which works for known values, does not for traced ones."""
+        key, (x, y) = self.key(self.key_data[0]), (jnp.asarray(data.X[:1]), jnp.asarray(data.Y[:1]))
+        params = jax.eval_shape(problem.network.init, key, x)
+        output = jax.eval_shape(problem.network.apply, params, x)
+
+        def use(values: Any, params: Any, output: Any) -> None:
+            made = part.of(values)
+            if name == "network":
+                made.apply(made.init(key, x), x)
+            elif name == "loss":
+                made(output, y)
+            elif name == "optimizer":
+                made.init(params)
+
+        try:
+            jax.eval_shape(use, take(part.values, 0), params, output)
+        except (TypeError, ValueError) as error:
+            raise TypeError(f"{name}: {ARE_TRACED}\n{error}") from error
+
+
+ARE_TRACED = (
+    "the values of a PerMember must be numbers, in arrays of one shape for all members, and are traced; widths, batch "
+    "sizes, names and all else that decides shapes must be the same for all members, or in another call"
+)
 
 
 def make_job(parts: Members, settings: Settings, key: Array, members: int | None) -> Job:
     """The arguments of `fit_ensemble` with their arrays on the host and one key for each member."""
     check_key(key)
 
-    def as_arrays(part: Any) -> Any:
+    def as_arrays(part: Any, name: str = "") -> Any:
         if not isinstance(part, PerMember):
             return on_host(part)
-        stacked = np.asarray(part.values) if isinstance(part.values, list) else part.values
-        return part._replace(values=jax.tree.map(on_host, stacked))
+        try:
+            stacked = np.asarray(part.values) if isinstance(part.values, list) else part.values
+            return part._replace(values=jax.tree.map(on_host, stacked))
+        except (TypeError, ValueError) as error:
+            raise TypeError(f"{name or 'data'}: {ARE_TRACED}; {error}") from None
 
     def optional(part: Any) -> Any:
         return None if part is None else as_arrays(part)
@@ -153,7 +186,8 @@ def make_job(parts: Members, settings: Settings, key: Array, members: int | None
     if held_out is not None:
         held_out = (as_arrays(held_out[0]), as_arrays(held_out[1]), optional(held_out[2]))
     data = Data(as_arrays(X), as_arrays(Y), optional(weights), held_out)
-    network, loss, optimizer = (as_arrays(f) if isinstance(f, PerMember) else f for f in parts.functions)
+    functions = zip(parts.functions, NAMES, strict=False)
+    network, loss, optimizer = (as_arrays(f, name) if isinstance(f, PerMember) else f for f, name in functions)
     parts = Members(network, loss, optimizer, data)
     kind = jax.random.key_impl(key) if is_key(key) else None
     bits = np.asarray(jax.random.key_data(key) if is_key(key) else key)
@@ -188,7 +222,7 @@ def like_those(what: str, params: Any, shapes: Any, members: int) -> Any:
             raise ValueError(f"{what} must have the members first: {name} must have shape {shape}; got {array.shape}")
         if not (jnp.issubdtype(array.dtype, jnp.floating) and np.isfinite(array).all()):
             raise ValueError(f"{what} must be finite floats; {name} is not")
-        arrays.append(array.astype(one.dtype))
+        arrays.append(array)
     return jax.tree.unflatten(jax.tree.structure(shapes), arrays)
 
 

@@ -21,7 +21,7 @@ from mder_jax.estimator import _checks, _held_out, model_file
 from mder_jax.estimator._calibration import Calibration
 from mder_jax.estimator._fit_calibration import calibrate
 from mder_jax.estimator._held_out import Before, HeldOut
-from mder_jax.estimator._own_network import check_loss_of_gaps, check_network
+from mder_jax.estimator._own_network import check_network
 from mder_jax.estimator._predicted_rows import PredictedRows, Prediction
 from mder_jax.estimator._predictor import Design, Predictor
 from mder_jax.estimator._standardizer import standardizer_of
@@ -253,9 +253,7 @@ class MDERRegressor(RegressorMixin, BaseEstimator):
         if apart is not None:
             Tv = apart[1] if transform is None else transform.checked(apart[1])
             to_validate = standardized(encoding.encode(apart[0]).X, Tv, apart[2])
-        network, gaps = design.network(), np.isnan(T).any(axis=1)
-        if self.loss is not None and gaps.any():
-            check_loss_of_gaps(self.loss, network, table.X[gaps], table.Y[gaps], seed)
+        network = design.network()
         trained = train(self._recipe(), network, self.loss, seed, table, held, to_validate, start, checkpoint)
         params = jax.tree.map(np.asarray, trained.params)
         self.predictor_ = Predictor(design, params, inputs, targets, Scale(1.0, 1.0), transform)

@@ -1,12 +1,10 @@
-"""Networks and losses of the user in `MDERRegressor`: what they may be, and what they must return."""
+"""Networks of the user in `MDERRegressor`: what they may be, and what they must return."""
 
 from collections.abc import Callable
 from typing import Any
 
 import jax
 import jax.numpy as jnp
-import numpy as np
-from jax import Array
 
 from mder_jax.estimator.recipe import usual_promotion
 from mder_jax.links import num_outputs
@@ -65,32 +63,3 @@ def _check_niw(output: Any, rows: int, targets: int) -> None:
         got = getattr(output, name).shape
         if got != shape:
             raise ValueError(f"{name} of the network's NIW must have shape {shape} for {rows} rows; got {got}")
-
-
-def check_loss_of_gaps(
-    loss: Callable[[NIW, Any], Any], network: Network, X: np.ndarray, Y: np.ndarray, seed: int
-) -> None:
-    """Raise if the loss, or its gradient, is finite for complete targets but not where some are NaN.
-
-    Args:
-      loss: of the user.
-      network: a NIW from rows.
-      X: standardised inputs of rows in which a target is NaN, (N, d).
-      Y: their targets.
-      seed: of the parameters to try.
-    """
-    x, gaps = jnp.asarray(X[:8]), jnp.asarray(Y[:8])
-
-    @jax.jit
-    def is_finite(params: Any, y: Array) -> Array:
-        found = jax.value_and_grad(lambda params: jnp.sum(loss(network.apply(params, x), y)))(params)
-        return jnp.all(jnp.stack([jnp.isfinite(leaf).all() for leaf in jax.tree.leaves(found)]))
-
-    with usual_promotion():
-        params = network.init(jax.random.key(seed), x)
-        only_complete = not is_finite(params, gaps) and is_finite(params, jnp.nan_to_num(gaps))
-    if only_complete:
-        raise ValueError(
-            "the loss, or its gradient, is not finite for rows with a missing target, and y holds NaN; leave missing "
-            "targets out of the loss, as mder_nll does, or leave these rows out of y"
-        )

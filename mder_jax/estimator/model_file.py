@@ -292,7 +292,11 @@ def _params(arrays: dict[str, np.ndarray], design: Design, members: int) -> Any:
             found = {f"dense_{i}/{part}": found[f"layers_{3 * i}/{part}"] for i, part in places}
     else:
         check_network(design.own, design.inputs, design.targets)
-    params = like_those("parameters", found, design.shapes(), members)
+    shapes = design.shapes()
+    params = like_those("parameters", found, shapes, members)
+    for got, wanted in zip(jax.tree.leaves(params), jax.tree.leaves(shapes), strict=True):
+        if got.dtype != wanted.dtype:
+            raise ModelFileError(f"parameters must be {wanted.dtype}, as the network makes them; got {got.dtype}")
     jax.eval_shape(jax.vmap(design.network().apply, (0, None)), params, np.zeros((1, design.inputs), np.float32))
     return params
 

@@ -14,7 +14,7 @@ from mder_jax.ensemble import Ensemble, fit_ensemble
 from mder_jax.ensemble.members import PerMember
 from mder_jax.losses import mder_nll
 from mder_jax.networks import Network
-from mder_jax.train.problem import Loss
+from mder_jax.train.problem import Loss, Problem, Settings, needs_complete_targets
 
 MOST_HELD_OUT = 10_000
 
@@ -73,6 +73,8 @@ def train(
     batch = min(int(np.min(sizes)), recipe.batch_size or batch_size(kept))
     if "validation" in options:
         options["patience"] = recipe.patience or patience(kept, batch)
+    if loss is not None and missing:
+        _refuse_gaps(network, loss, rows if validation is None or np.isnan(rows.Y).any() else validation)
     with usual_promotion():
         return fit_ensemble(
             jax.random.key(seed),
@@ -120,6 +122,18 @@ def optimizer(rate: float, alpha: float, epochs: int, rows: int, batch: int) -> 
     steps = epochs * -(-rows // batch)
     schedule = optax.warmup_cosine_decay_schedule(0.0, float(rate), steps // 20, max(steps, 1))
     return optax.adamw(schedule, weight_decay=float(alpha))
+
+
+def _refuse_gaps(network: Network, loss: Loss, rows: Rows) -> None:
+    """Raise if a loss of the user does not accept missing targets."""
+    problem = Problem(network, loss, optax.identity(), Settings(1))
+    with usual_promotion():
+        fails = needs_complete_targets(problem, rows.X, rows.Y, jax.random.key(0))
+    if fails:
+        raise ValueError(
+            "the loss, or its gradient, is not finite for rows with a missing target, and y holds NaN; leave missing "
+            "targets out of the loss, as mder_nll does, or leave these rows out of y"
+        )
 
 
 def _all(rows: Rows, validation: Rows | None) -> tuple[dict[str, Any], np.ndarray]:

@@ -217,3 +217,24 @@ def _check_rows(problem: Problem, data: Data, key: Array, params: Any, rows: int
         raise ValueError(f"loss must return one value per row, shape (rows,); got {got}")
     if not jnp.issubdtype(losses.dtype, jnp.floating):
         raise TypeError(f"loss must return floats; got {losses.dtype}")
+
+
+def needs_complete_targets(problem: Problem, X: np.ndarray, Y: np.ndarray, key: Array) -> bool:
+    """Whether the loss, or its gradient, is finite for complete targets but not where some of them are NaN.
+
+    A few of the rows with a NaN are tried, with initial parameters.
+    """
+    if Y.dtype.kind != "f":
+        return False
+    rows = np.flatnonzero(np.isnan(Y).reshape(len(Y), -1).any(axis=1))[:8]
+    if not len(rows):
+        return False
+    x, y = jnp.asarray(X[rows]), jnp.asarray(Y[rows])
+
+    @jax.jit
+    def is_finite(params: Any, y: Array) -> Array:
+        found = jax.value_and_grad(lambda params: jnp.sum(problem.loss(problem.network.apply(params, x), y)))(params)
+        return jnp.all(jnp.stack([jnp.all(jnp.isfinite(leaf)) for leaf in jax.tree.leaves(found)]))
+
+    params = problem.network.init(key, x[:1])
+    return not is_finite(params, y) and bool(is_finite(params, jnp.nan_to_num(y)))

@@ -132,7 +132,9 @@ networks.mlp,from_linen,from_nnx | | | concrete any
 train.fit | | | concrete picky any
 ensemble.fit_ensemble | | | concrete picky any
 ensemble.predict | rows:four reduce:none devices:none | MN2 | concrete slow picky
+ensemble.load_ensemble | | | concrete picky any
 Ensemble.keep | members:indices | | concrete slow any
+Ensemble.save | | | concrete slow picky any
 devices.use_all_cores,use_compilation_cache | | | concrete picky any
 MDERRegressor.fit | | | 0.1 concrete slow picky any
 MDERRegressor.predict,predict_uncertainty,predict_dist,predict_all,sample_y,score,log_prob | | | concrete slow
@@ -281,7 +283,7 @@ KINDS = {
     "network": one_of(LINE), "loss": one_of(*[mean_squared_error] * 19, squared_error), "epochs": TWO,
     "optimizer": one_of(optax.sgd(0.1)), "batch_size": one_of(2, None), "steps_per_epoch": one_of(None, 2),
     "weights": numbers("+N"), "patience": TWO, "validation": built(lambda *pair: pair, TABLE, TABLE),
-    "bootstrap": FLAG, "init": NONE, "MDERRegressor.network": NONE, "MDERRegressor.loss": NONE,
+    "bootstrap": FLAG, "init": NONE, "extend": one_of(False), "MDERRegressor.network": NONE, "MDERRegressor.loss": NONE,
     "members": TWO, "devices": one_of([]), "progress": one_of(False), "callback": NONE,
     "callback_every": one_of(None, 1), "checkpoint_every": one_of(None, 1), "ensemble": lambda rng, axes: trained(),
     "Ensemble.self": lambda rng, axes: trained(), "indices": one_of([0], [1, 0]), "fuzz.y": one_of(np.zeros(3)),
@@ -432,7 +434,7 @@ def open_model_file(content):
 
 # Errors and warnings that are documented of some functions, besides ValueError and TypeError with an own message.
 ERRORS = {"Mixture.member": IndexError, "datasets.real": mder.datasets.MissingTableError, "devices": RuntimeError}
-ERRORS |= {"persistence": OSError, "MDERRegressor": OSError}
+ERRORS |= dict.fromkeys(("persistence", "MDERRegressor", "ensemble", "Ensemble"), OSError)
 WARNINGS = ("conformal coverage", "R.2 score is not well-defined", "target .* in every row; leave it out of the fit")
 WARNINGS += (
     ".* do(es)? not determine the scale",
