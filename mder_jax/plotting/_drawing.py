@@ -85,8 +85,9 @@ _radius_of_tail = jax.jit(radius_of_tail)
 
 def radius_of_pair(mixture: Mixture, rows: np.ndarray, pair: list[int], coverage: float) -> np.ndarray:
     """Standard deviations from the mean within which both targets of each row lie with that probability."""
-    members = jax.tree.map(lambda leaf: leaf[:, rows], mixture.components())
-    marginal = Mixture(members.marginal(pair))
+    parts = (mixture.components(), mixture.log_weights)
+    members, weights = jax.tree.map(lambda leaf: leaf[:, rows], parts)
+    marginal = Mixture(members.marginal(pair), weights)
     return np.asarray(_radius_of_tail(marginal, np.asarray(1 - coverage, members.loc.dtype)))
 
 
