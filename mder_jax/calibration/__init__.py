@@ -103,8 +103,9 @@ def _rescaled(prediction: Prediction, within: Array, between: Array) -> Predicti
     if not isinstance(prediction, Mixture):
         return members
     means = getattr(members, location)
-    means = means + (jnp.sqrt(between) - 1) * from_centre(means)  # exactly the same for a factor of 1
-    return Mixture(replace(members, **{location: means}))  # type: ignore[return-value]
+    apart = from_centre(means, prediction.log_weights)
+    means = means + (jnp.sqrt(between) - 1) * apart  # exactly the same for a factor of 1
+    return Mixture(replace(members, **{location: means}), prediction.log_weights)  # type: ignore[return-value]
 
 
 def fit_scale(
@@ -143,7 +144,7 @@ def fit_scale(
     if method == "pull":
         found = _pull(mixture, y, level)
     else:
-        parts, start = _scale_search.prepare(mixture.components(), y, separate)
+        parts, start = _scale_search.prepare(mixture.components(), y, separate, mixture.log_weights)
         found = (likelihood if method == "likelihood" else posterior)(parts, start, level)
     scale, error, lower, upper = (Scale(float(numbers[0]), float(numbers[-1])) for numbers in found)
     return ScaleFit(scale, error, lower, upper, method, separate, level, len(y))

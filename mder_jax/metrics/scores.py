@@ -18,7 +18,7 @@ from jax.typing import ArrayLike
 from mder_jax import _gamma, linalg, special
 from mder_jax._blocks import map_traced_blocks
 from mder_jax._checks import matching
-from mder_jax.mixture import Mixture, as_mixture, tail_of_radius
+from mder_jax.mixture import Mixture, as_mixture, tail_of_radius, weighted_mean
 from mder_jax.niw import NIW
 from mder_jax.student_t import Interval, StudentT
 
@@ -105,7 +105,8 @@ def prepared(y: ArrayLike, prediction: Prediction) -> tuple[Array, Mixture]:
 
 def students_of_rows(prediction: Prediction) -> Mixture:
     """The prediction as a mixture of t distributions with batch shape (N,)."""
-    return Mixture(as_mixture(prediction).components())
+    mixture = as_mixture(prediction)
+    return Mixture(mixture.components(), mixture.log_weights)
 
 
 @partial(jax.jit, static_argnums=(0, 4))
@@ -135,7 +136,10 @@ def single_targets(mixture: Mixture) -> Mixture:
     t = mixture.components()
     df = jnp.broadcast_to(t.df[..., None], t.loc.shape).reshape(mixture.size, -1)
     scale = t.marginal_scale().reshape(*df.shape, 1, 1)
-    return Mixture(StudentT(df, t.loc.reshape(*df.shape, 1), scale))
+    weights = mixture.log_weights
+    if weights is not None:
+        weights = jnp.broadcast_to(weights[..., None], t.loc.shape).reshape(df.shape)
+    return Mixture(StudentT(df, t.loc.reshape(*df.shape, 1), scale), weights)
 
 
 def interval(y: Array, mixture: Mixture, key: Array, level: float) -> Interval:
@@ -153,16 +157,20 @@ def crps(y: Array, mixture: Mixture, key: Array) -> Array:
 
     The first term, and the second for X and X' from one member, are closed forms; for two see `_distance_between`.
     """
-    t = single_targets(mixture).components()
+    single = single_targets(mixture)
+    t, log_w = single.components(), single.log_weights
     loc, scale, df = t.loc[..., 0], t.scale_tril[..., 0, 0], t.df
-    to_y = jnp.mean(scale * _mean_distance((y.reshape(1, -1) - loc) / scale, df), axis=0)
+    to_y = weighted_mean(scale * _mean_distance((y.reshape(1, -1) - loc) / scale, df), log_w)
+    share = None if log_w is None else mixture.size * jnp.exp(log_w).astype(df.dtype)  # 1 on average
 
     def add_pair(total: Array, pair: tuple[Array, Array]) -> tuple[Array, None]:
         a, b = ((loc[i], scale[i], df[i], points[:, i], weights[:, i]) for i in pair)
-        return total + _distance_between(a, b), None
+        between = _distance_between(a, b)
+        return total + (between if share is None else share[pair[0]] * share[pair[1]] * between), None
 
     points, weights = _nodes(df)
-    own = jnp.sum(scale * _half_mean_difference(df), axis=0)
+    each = scale * _half_mean_difference(df)
+    own = jnp.sum(each if share is None else share**2 * each, axis=0)
     first, second = np.triu_indices(mixture.size, 1)
     within = lax.scan(add_pair, own, (jnp.asarray(first), jnp.asarray(second)))[0]
     return jnp.where(jnp.min(df, axis=0) > 1, to_y - within / mixture.size**2, jnp.nan).reshape(y.shape)

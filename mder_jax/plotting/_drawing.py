@@ -83,8 +83,10 @@ interval, _radius_of_tail = jax.jit(Mixture.interval), jax.jit(radius_of_tail)
 
 def radius_of_pair(mixture: Mixture, rows: np.ndarray, pair: list[int], coverage: float) -> np.ndarray:
     """Standard deviations from the mean within which both targets of each row lie with that probability."""
-    members = jax.tree.map(lambda leaf: leaf[:, rows], mixture.components()).marginal(pair)
-    return np.asarray(_radius_of_tail(Mixture(members), np.asarray(1 - coverage, members.loc.dtype)))
+    parts = (mixture.components(), mixture.log_weights)
+    members, weights = jax.tree.map(lambda leaf: leaf[:, rows], parts)
+    marginal = Mixture(members.marginal(pair), weights)
+    return np.asarray(_radius_of_tail(marginal, np.asarray(1 - coverage, members.loc.dtype)))
 
 
 @np.errstate(invalid="ignore", divide="ignore")  # a covariance that is none has no ellipse

@@ -81,6 +81,7 @@ Mixture.cdf | | Bn |
 Mixture.ppf | p:%Bn | Bn | 0.5
 Mixture.quantiles | levels:%K | KBn | 0.3
 Mixture.interval | | Bn Bn | 0.3
+Mixture.conditional | | | 0.3 n=3
 links.num_outputs | | | any
 links.niw_link | raw:BR | Bn Bnn B B |
 links.inverse_niw_link | nu_max:infinity | BR |
@@ -251,7 +252,7 @@ KINDS = {
     "df": numbers("+B"), "loc": numbers("Bn"), "scale_tril": triangular("Bnn"), "sigma": covariance,
     "alpha": numbers("+B"), "beta": numbers("+B"), "niw": niw("B"), "gaussian": student_t("B"),
     "nig": built(NIG, numbers("B"), *[numbers("+B")] * 3), "StudentT.self": student_t("B"),
-    "Mixture.members": MEMBERS, "Mixture.self": built(Mixture, MEMBERS),
+    "Mixture.members": MEMBERS, "log_weights": either(NONE, numbers("MB")), "Mixture.self": built(Mixture, MEMBERS),
     "prediction": either(student_t("N"), niw("N"), built(Mixture, either(niw("MN"), student_t("MN")))),
     "y": numbers("Bn"), "nig.y": numbers("B"), "metrics.y": numbers("Nn"), "calibration.y": numbers("Nn"),
     "plotting.y": numbers("Nn"), "Region.y": numbers("Nn"), "observations": numbers("BKn"), "values": numbers("Bk"),
