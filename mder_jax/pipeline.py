@@ -73,73 +73,67 @@ class Pipeline(sklearn.pipeline.Pipeline):
     def save(self, path: str | pathlib.Path, extra: dict[str, Any] | None = None) -> None:
         """Write the model, **without the steps before it**, as `MDERRegressor.save` does.
 
-          The steps are code and the file holds none: keep them as you keep code, or make them again by fitting them to
-          the same table, and give them to `load`.
+        The steps are code, of which the file holds none. Keep them beside it, or fit them again to the same table, and
+        give them to `load`.
 
-          Args:
-            path: of the file.
-            extra: as in `MDERRegressor.save`.
+        Args:
+          path: of the file.
+          extra: as in `MDERRegressor.save`.
 
-          Example:
-            >>> import numpy as np
-        >>> from sklearn.preprocessing import StandardScaler
-            >>> X, Y = np.random.default_rng(0).normal(size=(2, 60, 2))
-            >>> model = make_pipeline(StandardScaler(), MDERRegressor((8,), members=2, max_iter=5)).fit(X[:30], Y[:30])
-            >>> import tempfile
-            >>> with tempfile.TemporaryDirectory() as folder:
-            ...     model.save(f"{folder}/model.mder")
-            ...     same = Pipeline.load(f"{folder}/model.mder", steps=[("scale", StandardScaler().fit(X[:30]))])
-            >>> print(np.array_equal(same.predict(X[30:]), model.predict(X[30:])))
-            True
+        Example:
+          >>> import numpy as np, tempfile
+          >>> from sklearn.preprocessing import StandardScaler
+          >>> X, Y = np.random.default_rng(0).normal(size=(2, 60, 2))
+          >>> model = make_pipeline(StandardScaler(), MDERRegressor((8,), members=2, max_iter=5)).fit(X[:30], Y[:30])
+          >>> with tempfile.TemporaryDirectory() as folder:
+          ...     model.save(f"{folder}/model.mder")
+          ...     same = Pipeline.load(f"{folder}/model.mder", steps=[("scale", StandardScaler().fit(X[:30]))])
+          >>> print(np.array_equal(same.predict(X[30:]), model.predict(X[30:])))
+          True
         """
         check_is_fitted(self)
         self._model().save(path, extra)
 
     @classmethod
     def load(cls, path: str | pathlib.Path, steps: Sequence[tuple[str, Any]]) -> Self:
-        """The model of a file that `save` wrote, behind steps that are fitted.
+        """The model of a file that `save` or `MDERRegressor.save` wrote, behind steps that are fitted.
 
-          Only their number of columns is compared with that of the fit, when something is predicted: **other steps with
-          as many columns give other predictions.** Files of `MDERRegressor.save` can be loaded as well.
+        **Other steps give other predictions.** They are not recognised unless the number of their columns is wrong,
+        which the first prediction tells.
 
-          Args:
-            path: of the file.
-            steps: pairs (name, fitted transformer), those of ``pipeline.steps[:-1]``.
+        Args:
+          path: of the file.
+          steps: pairs (name, fitted transformer), those of ``pipeline.steps[:-1]``.
 
-          Example:
-            >>> import numpy as np
-        >>> from sklearn.preprocessing import StandardScaler
-            >>> X, Y = np.random.default_rng(0).normal(size=(2, 60, 2))
-            >>> model = make_pipeline(StandardScaler(), MDERRegressor((8,), members=2, max_iter=5)).fit(X[:30], Y[:30])
-            >>> import tempfile
-            >>> with tempfile.TemporaryDirectory() as folder:
-            ...     model.save(f"{folder}/model.mder")
-            ...     print(list(Pipeline.load(f"{folder}/model.mder", steps=model.steps[:-1]).named_steps))
-            ['standardscaler', 'mderregressor']
+        Example:
+          >>> import numpy as np, tempfile
+          >>> from sklearn.preprocessing import StandardScaler
+          >>> X, Y = np.random.default_rng(0).normal(size=(2, 60, 2))
+          >>> model = make_pipeline(StandardScaler(), MDERRegressor((8,), members=2, max_iter=5)).fit(X[:30], Y[:30])
+          >>> with tempfile.TemporaryDirectory() as folder:
+          ...     model.save(f"{folder}/model.mder")
+          ...     print(list(Pipeline.load(f"{folder}/model.mder", steps=model.steps[:-1]).named_steps))
+          ['standardscaler', 'mderregressor']
         """
-        for pair in (given := list(steps)):
-            if not (isinstance(pair, tuple) and len(pair) == 2 and isinstance(pair[0], str)):
-                raise TypeError(
-                    f"steps must be pairs (name, fitted transformer), as pipeline.steps[:-1]; got {pair!r:.60}"
-                )
-            if pair[1] not in (None, "passthrough"):
-                check_is_fitted(pair[1])
-        return cls([*given, ("mderregressor", MDERRegressor.load(path))])
+        made = cls([*_pairs(steps), ("mderregressor", MDERRegressor.load(path))])
+        for _, step in made.steps[:-1]:
+            if step not in (None, "passthrough"):
+                check_is_fitted(step)
+        return made
 
     def export(self, path: str | pathlib.Path) -> None:
         """Write the predictor as `MDERRegressor.export` does; **it takes the columns behind the steps**.
 
-          Example:
-            >>> import numpy as np
-        >>> from sklearn.preprocessing import StandardScaler
-            >>> X, Y = np.random.default_rng(0).normal(size=(2, 60, 2))
-            >>> model = make_pipeline(StandardScaler(), MDERRegressor((8,), members=2, max_iter=5)).fit(X, Y)
-            >>> import jax, tempfile
-            >>> with tempfile.TemporaryDirectory() as folder:
-            ...     model.export(f"{folder}/model.jaxexp")
-            ...     predictor = jax.export.deserialize(bytearray(pathlib.Path(folder, "model.jaxexp").read_bytes()))
-            >>> print(predictor.call(model[:-1].transform(X).astype(np.float32))["mean"].shape)
-            (60, 2)
+        Example:
+          >>> import jax, numpy as np, tempfile
+          >>> from sklearn.preprocessing import StandardScaler
+          >>> X, Y = np.random.default_rng(0).normal(size=(2, 60, 2))
+          >>> model = make_pipeline(StandardScaler(), MDERRegressor((8,), members=2, max_iter=5)).fit(X[:30], Y[:30])
+          >>> with tempfile.TemporaryDirectory() as folder:
+          ...     model.export(f"{folder}/model.jaxexp")
+          ...     predictor = jax.export.deserialize(bytearray(pathlib.Path(folder, "model.jaxexp").read_bytes()))
+          >>> print(predictor.call(model[:-1].transform(X).astype(np.float32))["mean"].shape)
+          (60, 2)
         """
         check_is_fitted(self)
         self._model().export(path)
@@ -169,7 +163,7 @@ def make_pipeline(*steps: Any, memory: Any = None, verbose: bool = False) -> Pip
 
 
 def _pairs(steps: Any) -> list[tuple[str, Any]]:
-    pairs = list(steps) if isinstance(steps, Sequence) else [steps]
+    pairs = list(steps) if isinstance(steps, list | tuple) else [steps]
     for pair in pairs:
         if not (isinstance(pair, tuple) and len(pair) == 2 and isinstance(pair[0], str)):
             wanted = "pairs (name, fitted transformer), such as pipeline.steps[:-1]"

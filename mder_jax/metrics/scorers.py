@@ -191,19 +191,21 @@ def _names(model: Any) -> list[str] | None:
 
 def _having(method: str, estimator: Any, X: Any) -> tuple[Any, Any]:
     """The estimator, or the one inside it, that has the method, and X behind the steps before it."""
-    found = estimator
-    while not callable(getattr(found, method, None)):
-        inner, steps = _inside(found)
+    found, steps = estimator, list[Any]()
+    while isinstance(found, type) or not callable(getattr(found, method, None)):
+        inner, before = _inside(found)
         if inner is None:
             raise TypeError(f"the estimator must have {method}, as MDERRegressor has; got {_described(found)}")
-        for step in steps:
-            X = step.transform(X)
-        found = inner
+        found, steps = inner, [*steps, *before]
+    for step in steps:
+        X = step.transform(X)
     return found, X
 
 
 def _inside(estimator: Any) -> tuple[Any, Sequence[Any]]:
     """The last step of a Pipeline and the transformers before it, or the best estimator of a search; or None."""
+    if isinstance(estimator, type):
+        return None, ()
     if hasattr(estimator, "named_steps"):
         *before, last = (step for _, step in estimator.steps)
         return last, [step for step in before if step not in (None, "passthrough")]
@@ -212,7 +214,7 @@ def _inside(estimator: Any) -> tuple[Any, Sequence[Any]]:
 
 def _described(estimator: Any) -> str:
     """Its class, and what to do about it if it stands around a model."""
-    name = type(estimator).__name__
+    name = f"the class {estimator.__name__}" if isinstance(estimator, type) else type(estimator).__name__
     if hasattr(estimator, "regressor") and hasattr(estimator, "transformer"):
         return f"{name}, which predicts no distribution: use MDERRegressor(target_transform=...) instead"
     return f"{name}, which has no best_estimator_: fit it with refit=True" if hasattr(estimator, "refit") else name

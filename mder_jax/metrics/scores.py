@@ -341,6 +341,8 @@ def inside_all(y: ArrayLike, interval: Interval) -> tuple[Array, Array]:
 
 def inside_region(y: ArrayLike, region: Regions) -> tuple[Array, Array]:
     """1 where region.contains(y), else 0, and which rows are complete, (N,) both."""
+    if isinstance(y, jax.core.Tracer):
+        raise TypeError("y must not be traced where regions are given: they are numpy's")
     values = doubles("y", y)
     values = values[:, None] if values.ndim == 1 else values
     complete = ~np.isnan(values).any(axis=-1)
