@@ -16,6 +16,7 @@ from . import (
     nig as nig,
     niw as niw,
     persistence as persistence,
+    pipeline as pipeline,
     plotting as plotting,
     special as special,
     student_t as student_t,

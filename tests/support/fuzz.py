@@ -40,6 +40,7 @@ import mder_jax as mder
 from mder_jax import NIG, NIW, MDERRegressor, Mixture, StudentT, persistence
 from mder_jax.estimator import Region
 from mder_jax.persistence import ModelFileError
+from mder_jax.pipeline import make_pipeline
 from mder_jax.student_t import Interval
 
 # Names | kinds of arguments that their name does not tell | shapes of the arrays returned, behind a slash those with
@@ -103,14 +104,14 @@ metrics.nll,energy_score | | . / N |
 metrics.variogram_score | p:%. | . / N | n=2
 metrics.crps,interval_score | | . / Nn |
 metrics.rmse,calibration_error,ence,ause,sharpness | | . / n |
-metrics.coverage | | n n n |
-metrics.joint_coverage | | . . |
+metrics.coverage | prediction:given | n n n |
+metrics.joint_coverage | prediction:given | . . |
 metrics.pit | | Nn |
 metrics.joint_pit | | N |
 metrics.calibration_curve | | 4 4n |
 metrics.sparsification | | |
 metrics.report | | | 0.3 concrete slow any
-metrics.nll_scorer,crps_scorer,energy_scorer | y:N2 | | 0.3 concrete slow
+metrics.nll_scorer,crps_scorer,energy_scorer,rmse_scorer | y:N2 | | 0.3 concrete slow
 calibration.rescale | | |
 calibration.fit_scale | | | 0.5 concrete slow picky any
 calibration.conformal_scores,conformal_radius | | | 0.5 concrete slow any
@@ -143,6 +144,10 @@ MDERRegressor.predict_interval,predict_quantiles | | | concrete slow any
 MDERRegressor.calibrate | method:pull separate:none | | 0.2 concrete slow picky any
 MDERRegressor.plot | | | 0.2 concrete slow any
 MDERRegressor.save,export,load | | | 0.2 concrete slow picky any
+Pipeline.predict,predict_uncertainty,predict_dist,predict_all,sample_y,score,log_prob | | | 0.1 concrete slow
+Pipeline.predict_interval,predict_quantiles,plot | | | 0.1 concrete slow any
+Pipeline.calibrate | method:pull separate:none | | 0.1 concrete slow picky any
+Pipeline.save,export,load | | | 0.1 concrete slow picky any
 Prediction.uncertainty,distribution | | | 0.1 concrete slow
 Prediction.interval | | | 0.1 concrete slow any
 Region.contains,distance,log_volume | | N | concrete any
@@ -244,6 +249,8 @@ def encoding():
 LINE = mder.Network(lambda key, x: jnp.ones((2, 2), jnp.float32), lambda w, x: x.astype(w.dtype) @ w)
 SETTINGS = MDERRegressor((2,), members=1, max_iter=1, random_state=0).get_params()
 FLAG, SHARE, NONE, TWO, FOUR = one_of(True, False), numbers("%."), one_of(None), one_of(2), one_of(4)
+INTERVAL = built(Interval, numbers("Nn"), numbers("+Nn"))
+PREDICTION = either(student_t("N"), niw("N"), built(Mixture, either(niw("MN"), student_t("MN"))))
 MEMBERS, TABLE = either(niw("MB"), student_t("MB")), numbers("N2")
 # Of the argument with this name, or before it with that of its class or module, which come first.
 # fmt: off
@@ -253,7 +260,7 @@ KINDS = {
     "alpha": numbers("+B"), "beta": numbers("+B"), "niw": niw("B"), "gaussian": student_t("B"),
     "nig": built(NIG, numbers("B"), *[numbers("+B")] * 3), "StudentT.self": student_t("B"),
     "Mixture.members": MEMBERS, "log_weights": either(NONE, numbers("MB")), "Mixture.self": built(Mixture, MEMBERS),
-    "prediction": either(student_t("N"), niw("N"), built(Mixture, either(niw("MN"), student_t("MN")))),
+    "prediction": PREDICTION, "given": either(PREDICTION, INTERVAL), "interval": INTERVAL,
     "y": numbers("Bn"), "nig.y": numbers("B"), "metrics.y": numbers("Nn"), "calibration.y": numbers("Nn"),
     "plotting.y": numbers("Nn"), "Region.y": numbers("Nn"), "observations": numbers("BKn"), "values": numbers("Bk"),
     "targets": lambda rng, axes: rng.permutation(*axes["n"])[: axes["k"][0]].tolist(), "pair": one_of([0, 1], (1, 0)),
@@ -263,16 +270,18 @@ KINDS = {
     "relative": FLAG, "true": one_of(True), "none": NONE, "four": FOUR, "form": one_of("stable", "slogdet"),
     "definition": one_of("amini2020"), "method": one_of("likelihood", "posterior"), "pull": one_of("pull"),
     "nu_min": NONE, "nu_max": one_of(None, np.inf, 99.0), "infinity": one_of(np.inf), "t": numbers("B"),
-    "radius": numbers("+B"), "interval": built(Interval, numbers("Nn"), numbers("+Nn")), "levels": FOUR, "bins": FOUR,
+    "radius": numbers("+B"), "levels": FOUR, "bins": FOUR,
     "uncertainty": either(numbers("+N"), numbers("+Nn")), "scale": built(mder.Scale, numbers("+."), numbers("+.")),
     "names": lambda rng, axes: [f"y{j}" for j in range(*axes["n"])], "name": one_of("price", None), "target": one_of(0),
     "rows": one_of([0, 2], None, 3), "x": numbers("N"), "lines": either(niw("N"), niw("MN")), "ax": NONE,
     "points": FOUR, "low": one_of(-4.0), "high": FOUR, "repeats": TWO, "three": one_of((0.1, 0.1, 0.5)),
     "table": one_of("slump", "energy"), "folder": one_of(None, "."), "estimator": lambda rng, axes: fitted(),
     "X": TABLE, "Y": TABLE, "MDERRegressor.y": TABLE, "MDERRegressor.self": lambda rng, axes: copy.copy(fitted()),
+    "Pipeline.y": TABLE, "Pipeline.self": lambda rng, axes: make_pipeline("passthrough", copy.copy(fitted())),
+    "steps": one_of([("scale", "passthrough")], []),
     "return_std": FLAG, "return_cov": one_of(False), "quantiles": one_of((0.1, 0.9), [0.5]), "n_samples": TWO,
     "random_state": one_of(0), "sample_weight": numbers("+N"), "extra": one_of({"a": [1]}), "checkpoint": NONE,
-    "target_names": NONE, "groups": NONE, "target_transform": NONE, "transformed": FLAG,
+    "target_names": NONE, "groups": NONE, "target_transform": NONE, "transformed": FLAG, "legend": FLAG,
     "on_interrupt": one_of("return", "raise"),
     "kind": one_of("calibration", "pit", "predicted_observed", "sparsification", "ellipses"), "directory": NONE,
     "Prediction.self": lambda rng, axes: fitted().predict_all(np.ones((6, 2))),
@@ -435,7 +444,7 @@ def open_model_file(content):
 
 # Errors and warnings that are documented of some functions, besides ValueError and TypeError with an own message.
 ERRORS = {"Mixture.member": IndexError, "datasets.real": mder.datasets.MissingTableError, "devices": RuntimeError}
-ERRORS |= dict.fromkeys(("persistence", "MDERRegressor", "ensemble", "Ensemble"), OSError)
+ERRORS |= dict.fromkeys(("persistence", "MDERRegressor", "Pipeline", "ensemble", "Ensemble"), OSError)
 WARNINGS = ("conformal coverage", "R.2 score is not well-defined", "target .* in every row; leave it out of the fit")
 WARNINGS += (
     ".* do(es)? not determine the scale",
@@ -484,7 +493,7 @@ def targets():
         for short in last.split(","):
             name = f"{family}.{short}".lstrip(".")
             home = {"fuzz": sys.modules[__name__], "Region": mder.estimator, "Prediction": mder.estimator}
-            home |= {"Encoding": mder.columns}
+            home |= {"Encoding": mder.columns, "Pipeline": mder.pipeline}
             function = functools.reduce(getattr, name.removeprefix("fuzz.").split("."), home.get(family, mder))
             drawn = {one: kind_of(one, own.get(one), family or short) for one in arguments_of(function)}
             found[name] = Target(name, function, drawn, shapes.split("/"), set(notes.split()))
