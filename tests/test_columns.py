@@ -541,7 +541,7 @@ def test_what_cannot_be_learnt_from_is_left_out_in_one_warning():
     )
     encoding, encoded, said = learn(table)
     assert said == [
-        "columns left out: 'Unnamed: 0' (counts the rows), 'id' (counts the rows), "
+        "columns left out: 'Unnamed: 0' (a number of its own in every row), 'id' (a number of its own in every row), "
         "'name' (text that is different in most rows), "
         "'empty' (no value in any row), 'same' (the same in every row), 'word' (the same in every row)"
     ]
@@ -558,7 +558,20 @@ def test_texts_that_hardly_ever_occur_again_are_left_out():
 
 def test_a_counter_stays_if_it_is_all_there_is():
     assert quietly(pd.DataFrame({"id": range(9)}))[0].width == 1
-    assert quietly(pd.DataFrame({"id": [3, 1, 2], "x": [1.0, 2.0, 4.0]}))[0].width == 2  # not in order
+    assert quietly(pd.DataFrame({"no": [3, 1, 2], "x": [1.0, 2.0, 4.0]}))[0].width == 2  # not in order
+
+
+@pytest.mark.parametrize("name", ["ID", "customer_id", "GameID", "Unnamed: 0"])
+def test_numbers_of_rows_in_any_order_are_left_out(name):
+    with pytest.warns(UserWarning, match=f"columns left out: '{name}' .a number of its own in every row"):
+        encoding, _ = columns.learn(pd.DataFrame({name: [30, 12, 25, 7], "x": [1.0, 2.0, 4.0, 5.0]}))
+    assert encoding.left_out == (name,)
+    assert quietly(pd.DataFrame({name: [30, 30, 25, 7], "x": [1.0, 2.0, 4.0, 5.0]}))[0].width == 2
+
+
+@pytest.mark.parametrize("name", ["paid", "humid", "x1"])
+def test_other_integers_stay(name):
+    assert quietly(pd.DataFrame({name: [30, 12, 25, 7], "x": [1.0, 2.0, 4.0, 5.0]}))[0].width == 2
 
 
 def test_a_table_without_anything_to_learn_from():
