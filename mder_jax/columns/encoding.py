@@ -109,7 +109,7 @@ class Encoding:
 
         Columns are found by name if the table has names, as training had, and by position otherwise. Nothing but a
         value that cannot be read raises; what differs from training is in `novelty` and `outside`, and in a warning if
-        it is a number beyond the range by more than a tenth of its width, a level, a gap, or text that is no number.
+        it is a number beyond the range by a fifth of its width, a level, a gap, or text that is no number.
         X may share the memory of an array.
 
         Args:
