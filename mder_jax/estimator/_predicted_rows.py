@@ -382,7 +382,7 @@ class Prediction:
 
     Example:
       >>> from mder_jax import MDERRegressor
-      >>> X, Y = np.random.default_rng(0).normal(size=(2, 30, 2))
+      >>> X, Y = np.random.default_rng(0).uniform(size=(2, 30, 2))
       >>> prediction = MDERRegressor((8,), members=2, max_iter=5).fit(X, Y).predict_all(X)
       >>> print(prediction.uncertainty().mean.shape, prediction.interval(0.5).lower.shape)
       (30, 2) (30, 2)
@@ -397,7 +397,7 @@ class Prediction:
 
         Example:
           >>> from mder_jax import MDERRegressor
-          >>> X, Y = np.random.default_rng(0).normal(size=(2, 30, 2))
+          >>> X, Y = np.random.default_rng(0).uniform(size=(2, 30, 2))
           >>> print(MDERRegressor((8,), members=2, max_iter=5).fit(X, Y).predict_all(X).outside)
           {}
         """
@@ -408,7 +408,7 @@ class Prediction:
 
         Example:
           >>> from mder_jax import MDERRegressor
-          >>> X, Y = np.random.default_rng(0).normal(size=(2, 30, 2))
+          >>> X, Y = np.random.default_rng(0).uniform(size=(2, 30, 2))
           >>> prediction = MDERRegressor((8,), members=2, max_iter=5).fit(X, Y).predict_all(X)
           >>> print(prediction.uncertainty().total.shape)
           (30, 2, 2)
@@ -420,7 +420,7 @@ class Prediction:
 
         Example:
           >>> from mder_jax import MDERRegressor
-          >>> X, Y = np.random.default_rng(0).normal(size=(2, 30, 2))
+          >>> X, Y = np.random.default_rng(0).uniform(size=(2, 30, 2))
           >>> prediction = MDERRegressor((8,), members=2, max_iter=5).fit(X, Y).predict_all(X)
           >>> print(prediction.interval(coverage=0.9).lower.shape)
           (30, 2)
@@ -432,7 +432,7 @@ class Prediction:
 
         Example:
           >>> from mder_jax import MDERRegressor
-          >>> X, Y = np.random.default_rng(0).normal(size=(2, 30, 2))
+          >>> X, Y = np.random.default_rng(0).uniform(size=(2, 30, 2))
           >>> prediction = MDERRegressor((8,), members=2, max_iter=5).fit(X, Y).predict_all(X)
           >>> print(prediction.distribution().batch_shape)
           (30,)
