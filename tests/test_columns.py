@@ -518,6 +518,25 @@ def test_rows_outside_are_flagged_and_reported():
     assert not encoding.encode([[2000.0, 82.1]]).outside
 
 
+def test_a_few_far_values_of_an_array_are_as_those_of_any_table():
+    table = np.random.default_rng(0).uniform(size=(50, 4))
+    encoding, _ = quietly(table)
+    assert encoding.encode(table).X is table  # nothing is copied
+    later = table.copy()
+    later[3, 1], later[5, 1], later[5, 3], later[7, 0] = 9.0, -9.0, 1.05, np.nan
+    before = later.copy()
+    array, others = encoding.encode(later, quiet=True), encoding.encode(later.astype(object), quiet=True)
+    np.testing.assert_array_equal(array.X, others.X)
+    np.testing.assert_array_equal(array.novelty, others.novelty)
+    assert list(array.outside) == list(others.outside) == ["x0", "x1"]
+    for name, rows in array.outside.items():
+        np.testing.assert_array_equal(rows, others.outside[name])
+    np.testing.assert_array_equal(later, before)
+    later[1, 2] = np.inf
+    with pytest.raises(columns.CellError, match=r"^column 'x2' must hold finite .*; got inf \(row 1, "):
+        encoding.encode(later)
+
+
 def test_another_value_of_a_constant_column():
     encoding, _ = quietly(np.ones((3, 1)))
     later = encoding.encode([[2.0], [1.0]], quiet=True)
