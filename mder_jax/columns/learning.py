@@ -204,7 +204,7 @@ def _of_text(frame: Frame, column: Column, cells: Cells) -> Found:
         if survey.is_of_names(frame.rows):
             return Found(column, cells.values, "text that is different in most rows")
         return _of_category(column, cells, _note_of_mixture(column, cells, survey))
-    parsed = parse_text(column, distinct)
+    parsed = parse_text(column, cells)
     note = _note(column, cells, parsed, guessed)
     return _of_numbers(frame, column, arrow.take(parsed, cells.values), note)
 

@@ -393,7 +393,7 @@ class Prediction:
 
     Example:
       >>> from mder_jax import MDERRegressor
-      >>> X, Y = np.random.default_rng(0).normal(size=(2, 30, 2))
+      >>> X, Y = np.random.default_rng(0).uniform(size=(2, 30, 2))
       >>> prediction = MDERRegressor((8,), members=2, max_iter=5).fit(X, Y).predict_all(X)
       >>> print(prediction.uncertainty().mean.shape, prediction.interval(0.5).lower.shape)
       (30, 2) (30, 2)
@@ -408,7 +408,7 @@ class Prediction:
 
         Example:
           >>> from mder_jax import MDERRegressor
-          >>> X, Y = np.random.default_rng(0).normal(size=(2, 30, 2))
+          >>> X, Y = np.random.default_rng(0).uniform(size=(2, 30, 2))
           >>> print(MDERRegressor((8,), members=2, max_iter=5).fit(X, Y).predict_all(X).outside)
           {}
         """
@@ -419,7 +419,7 @@ class Prediction:
 
         Example:
           >>> from mder_jax import MDERRegressor
-          >>> X, Y = np.random.default_rng(0).normal(size=(2, 30, 2))
+          >>> X, Y = np.random.default_rng(0).uniform(size=(2, 30, 2))
           >>> prediction = MDERRegressor((8,), members=2, max_iter=5).fit(X, Y).predict_all(X)
           >>> print(prediction.uncertainty().total.shape)
           (30, 2, 2)
@@ -431,7 +431,7 @@ class Prediction:
 
         Example:
           >>> from mder_jax import MDERRegressor
-          >>> X, Y = np.random.default_rng(0).normal(size=(2, 30, 2))
+          >>> X, Y = np.random.default_rng(0).uniform(size=(2, 30, 2))
           >>> prediction = MDERRegressor((8,), members=2, max_iter=5).fit(X, Y).predict_all(X)
           >>> print(prediction.interval(coverage=0.9).lower.shape)
           (30, 2)
@@ -443,7 +443,7 @@ class Prediction:
 
         Example:
           >>> from mder_jax import MDERRegressor
-          >>> X, Y = np.random.default_rng(0).normal(size=(2, 30, 2))
+          >>> X, Y = np.random.default_rng(0).uniform(size=(2, 30, 2))
           >>> prediction = MDERRegressor((8,), members=2, max_iter=5).fit(X, Y).predict_all(X)
           >>> print(prediction.distribution().batch_shape)
           (30,)
