@@ -590,6 +590,9 @@ class MDERRegressor(RegressorMixin, BaseEstimator):
     def _cross_calibrated(
         self, X: Any, y: Any, method: str, separate: bool, cv: Any, groups: Any, sample_weight: Any
     ) -> Calibration:
+        _checks.check_same_loss(getattr(self, "own_loss_", False), self.loss)
+        now = self._design(self.encoding_, self.n_outputs_), int(self.members)
+        _checks.check_same_settings((self.predictor_.design, self.predictor_.members), now)
         X, Y, _, _ = _checks.checked_table(self, X, y)
         weights, numbers = _checks.checked_weights(sample_weight, len(Y)), _checks.checked_groups(groups, len(Y))
         kept = np.isfinite(Y).any(axis=1) & (True if weights is None else weights > 0)
