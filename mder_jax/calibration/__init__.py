@@ -267,12 +267,12 @@ def radius_of(scores: ArrayLike, coverage: float) -> Array:
 
 def radius_from(scores: np.ndarray, coverage: float) -> np.ndarray:
     """`radius_of` in numpy and the precision of the scores."""
-    rank = _rank(np.sum(~np.isnan(scores), axis=0), coverage)
+    place = rank(np.sum(~np.isnan(scores), axis=0), coverage)
     ordered = np.sort(np.append(scores, np.full((1, *scores.shape[1:]), np.inf), axis=0), axis=0)  # ∞, then NaN last
-    return np.take_along_axis(ordered, rank[None] - 1, axis=0)[0]
+    return np.take_along_axis(ordered, place[None] - 1, axis=0)[0]
 
 
-def _rank(count: Any, coverage: float) -> Any:
+def rank(count: Any, coverage: float) -> Any:
     """⌈(K+1) coverage⌉ without rounding errors such as 0.07 · 100 = 7.000000000000001."""
     return np.ceil((count + 1) * coverage * (1 - 1e-12)).astype(int)
 
@@ -280,7 +280,7 @@ def _rank(count: Any, coverage: float) -> Any:
 def rows_needed(coverage: float) -> int:
     """The smallest K with ⌈(K+1) coverage⌉ ≤ K, about coverage/(1 − coverage): below it the radius is ∞."""
     rows = max(1, math.floor(coverage / (1 - coverage)) - 1)
-    while _rank(rows, coverage) > rows:
+    while rank(rows, coverage) > rows:
         rows += 1
     return rows
 

@@ -4,6 +4,7 @@ import argparse
 import csv
 import math
 import pathlib
+import re
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -98,9 +99,10 @@ def _add_train(command: argparse.ArgumentParser) -> None:
     command.add_argument("--seed", type=_seed, default=0, metavar="S", help="seed of random numbers (default 0)")
     command.add_argument(
         "--calibrate",
-        type=_fraction_or_table,
-        metavar="FRACTION|TABLE",
-        help="rows to calibrate covariances and intervals with: a fraction of those with a target, or another table",
+        type=_calibration,
+        metavar="FRACTION|TABLE|cvK",
+        help="rows to calibrate covariances and intervals with: a fraction of those with a target, another table, or "
+        "cv5: the training rows, by five more fits without a fifth of them each",
     )
     resume = "directory to resume from after Ctrl-C (default OUT.checkpoint)"
     command.add_argument("--checkpoint", type=pathlib.Path, metavar="DIR", help=resume)
@@ -212,7 +214,13 @@ def _widths(text: str) -> tuple[int, ...]:
     return tuple(_count(part) for part in text.split(","))
 
 
-def _fraction_or_table(text: str) -> float | pathlib.Path:
+def _calibration(text: str) -> float | int | pathlib.Path:
+    """A fraction, the number of folds (5 for "cv" alone), or the path of a table."""
+    if folds := re.fullmatch(r"cv(\d*)", text):
+        count = int(folds[1] or 5)
+        if count < 2:
+            raise argparse.ArgumentTypeError(f"expected cv with 2 folds or more, such as cv5; got {text!r}")
+        return count
     try:
         float(text)
     except ValueError:

@@ -26,7 +26,7 @@ def train(options: argparse.Namespace) -> Result:
     with _checkpoint(options) as directory, located(data.table, rows.row_index):
         model.fit(rows.features, rows.Y, checkpoint=directory, target_names=options.targets)
         if held_out is not None:
-            _calibrate(model, held_out, options.out)
+            _calibrate(model, held_out, options.out, options.calibrate)
         _save(model, options.out)
     missing = int(np.isnan(rows.Y).sum())
     result = {
@@ -59,10 +59,11 @@ def _save(model: Any, path: pathlib.Path) -> None:
         raise OSError(f"{path} could not be written ({error}); the trained model was saved as {spare}") from error
 
 
-def _calibrate(model: Any, held_out: Rows, path: pathlib.Path) -> None:
-    """Calibrate; if that fails, save the model as it is, so that it is not lost."""
+def _calibrate(model: Any, rows: Rows, path: pathlib.Path, kind: Any) -> None:
+    """Calibrate, with folds if `kind` is their number; if that fails, save the model, so that it is not lost."""
+    folds = {"cv": kind} if isinstance(kind, int) else {}
     try:
-        model.calibrate(held_out.features, held_out.Y)
+        model.calibrate(rows.features, rows.Y, **folds)
     except ValueError as error:
         _save(model, path)
         raise ValueError(f"{error}; the trained model is in {path}, not calibrated") from error

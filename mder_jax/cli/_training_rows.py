@@ -16,7 +16,10 @@ from mder_jax.cli._tables import Table, TableError, listed, quoted
 
 
 class TrainingRows(NamedTuple):
-    """Rows to train on, rows to calibrate with, and the number of rows without a target, which are not used."""
+    """Rows to train on, rows to calibrate with, and the number of rows without a target, which are not used.
+
+    With folds the rows to calibrate with are those to train on.
+    """
 
     table: Table
     rows: Rows
@@ -36,6 +39,11 @@ def read(options: argparse.Namespace) -> TrainingRows:
     if held_out.any():
         rows, calibration = rows.take(~held_out), rows.take(held_out)
         check_targets(table, options.targets, rows.Y, f" that --calibrate {options.calibrate:g} leaves")
+    if isinstance(options.calibrate, int):
+        calibration = rows
+        if options.calibrate > len(rows.Y):
+            few = f"more folds than rows with a target, of which {table.path} has {len(rows.Y)}"
+            raise ValueError(f"--calibrate cv{options.calibrate}: {few}")
     if other is not None:
         calibration = _rows.sample(other, features, options.targets, MOST_ROWS, options.seed, with_target=True)
         if not len(calibration.Y):

@@ -4,6 +4,7 @@ import contextlib
 import pathlib
 import warnings
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from typing import Any, Self
 
 import jax
@@ -19,16 +20,18 @@ from mder_jax.columns import Encoded, Encoding
 from mder_jax.devices import use_all_cores
 from mder_jax.estimator import _checks, _held_out, model_file
 from mder_jax.estimator._calibration import Calibration
-from mder_jax.estimator._fit_calibration import calibrate
+from mder_jax.estimator._fit_calibration import HeldOut as HeldOutRows, calibrate, cross_calibrate
+from mder_jax.estimator._folds import fit_folds, folds_of
 from mder_jax.estimator._held_out import Before, HeldOut
 from mder_jax.estimator._own_network import check_network
 from mder_jax.estimator._predicted_rows import PredictedRows, Prediction
 from mder_jax.estimator._predictor import Design, Predictor
 from mder_jax.estimator._standardizer import standardizer_of
+from mder_jax.estimator.cross_conformal import FoldModel
 from mder_jax.estimator.recipe import Recipe, Rows, train
 from mder_jax.estimator.results import Region, Uncertainty
 from mder_jax.estimator.target_transforms import TargetTransforms, fit_transforms, kinds_of
-from mder_jax.estimator.trained_rows import TrainedRows, hashes_of, note_of_trained_rows, remember
+from mder_jax.estimator.trained_rows import TrainedRows, hashes_of, note_of_other_rows, note_of_trained_rows, remember
 from mder_jax.mixture import Mixture
 from mder_jax.niw import NIW
 from mder_jax.student_t import Interval, StudentT
@@ -332,6 +335,15 @@ class MDERRegressor(RegressorMixin, BaseEstimator):
     def _rows(self, X: Any) -> PredictedRows:
         return self._rows_of(self._encoded(X))
 
+    def _rows_with_folds(self, X: Any, keep: bool = False) -> tuple[PredictedRows, Encoded]:
+        """What is predicted for the rows, also by the models of a cross-conformal calibration; and the rows."""
+        check_is_fitted(self)
+        table = _checks.checked_inputs(self, X)
+        encoded = self.encoding_.encode(table)
+        folds = () if self.calibration_ is None else self.calibration_.folds
+        own = tuple(fold.rows(table, keep) for fold in folds)
+        return replace(self._rows_of(encoded, keep), folds=own), encoded
+
     def _rows_and_targets(self, X: Any, y: Any) -> tuple[PredictedRows, np.ndarray]:
         encoded, Y = self._encoded_with_targets(X, y)
         return self.predictor_.rows(encoded), Y
@@ -397,7 +409,7 @@ class MDERRegressor(RegressorMixin, BaseEstimator):
           >>> print(lower.shape, upper.shape, region.centre.shape, region.contains(Y[30:]).shape)
           (30, 2) (30, 2) (30, 2) (30,)
         """
-        return self._rows(X).interval(coverage, joint)
+        return self._rows_with_folds(X)[0].interval(coverage, joint)
 
     def predict_quantiles(self, X: Any, quantiles: Any = (0.05, 0.5, 0.95)) -> np.ndarray:
         """Quantiles of each target, (N, n, K), or (N, K) if y was one-dimensional.
@@ -448,8 +460,7 @@ class MDERRegressor(RegressorMixin, BaseEstimator):
           >>> print(prediction.uncertainty().std.shape, lower.shape, prediction.distribution().batch_shape)
           (30, 2) (30, 2) (30,)
         """
-        encoded = self._encoded(X)
-        return Prediction(self._rows_of(encoded, keep=True), encoded)
+        return Prediction(*self._rows_with_folds(X, keep=True))
 
     def sample_y(self, X: Any, n_samples: int = 1, random_state: Any = 0) -> np.ndarray:
         """Joint draws of new observations, (N, n, n_samples), or (N, n_samples) if y was one-dimensional.
@@ -502,19 +513,46 @@ class MDERRegressor(RegressorMixin, BaseEstimator):
         scores = [r2_score(Y[seen, j], mean[seen, j], sample_weight=counts[seen]) for j, seen in columns]
         return float(np.mean(scores))
 
-    def calibrate(self, X: Any, y: Any, method: str = "likelihood", separate: bool = False) -> Self:
-        """Fit the scale of the predictive covariance, and conformal scores, to rows that were held out from `fit`.
+    def calibrate(
+        self,
+        X: Any,
+        y: Any,
+        method: str = "likelihood",
+        separate: bool = False,
+        *,
+        cv: Any = None,
+        groups: Any = None,
+        sample_weight: Any = None,
+    ) -> Self:
+        r"""Fit the scale of the predictive covariance, and conformal scores, to rows that were held out from `fit`.
 
         Everything predicted afterwards is rescaled, and intervals and regions are conformal: they hold a new row with
         their nominal probability, or more where scores are tied, if it is exchangeable with these rows. The result,
         with the coverage before and after, is in ``calibration_``; print it. If the rows do not determine the scale, a
         warning says so and the covariance stays as it is; rows that were trained on are refused.
 
+        **With** ``cv=5`` **no rows need to be held out**: X and y are those of the fit, and a new estimator with the
+        same settings is fitted without each of five folds. Intervals are then cross-conformal (CV+ of Barber and others
+        2021): with mean μ_k and std σ_k of the model without fold k, and the score
+        :math:`R_i = |y_i - \mu_{k(i)}(x_i)|/\sigma_{k(i)}(x_i)` of each row, they go from the ⌊α(N + 1)⌋-th smallest of
+        all μ_{k(i)}(x) − R_i σ_{k(i)}(x) to the ⌈(1 − α)(N + 1)⌉-th smallest of all μ_{k(i)}(x) + R_i σ_{k(i)}(x). At
+        a nominal coverage of 1 − α they hold each target of an exchangeable new row with a probability of at least
+
+        .. math:: 1 - 2\alpha - \min\{2(1 - 1/K)/(N/K + 1),\; (1 - K/N)/(K + 1)\}
+
+        for K folds of equal size, and as a rule of about 1 − α. Joint regions are ellipsoids of the model itself whose
+        radius is that of the out-of-fold distances; they have no guarantee for finitely many rows. The models of the
+        folds are kept in ``calibration_`` and in model files, and each predicts for each interval.
+
         Args:
-          X: (N, d), not rows of the fit.
+          X: (N, d), not rows of the fit; with `cv` these.
           y: (N, n) or (N,).
           method: "likelihood", "pull" or "posterior"; see `calibration.fit_scale`.
           separate: one factor for the members' own covariance and one for their disagreement.
+          cv: None for held-out rows; a number of folds, drawn at random; a list with the indices of the rows of each
+            fold; or a scikit-learn splitter.
+          groups: with `cv`: (N,), as in `fit`. Folds are made of whole groups, for which the guarantee does not hold.
+          sample_weight: with `cv`: (N,), of the rows in the fits, as in `fit`.
 
         Example:
           >>> X, Y = np.random.default_rng(0).uniform(size=(2, 60, 2))
@@ -522,12 +560,20 @@ class MDERRegressor(RegressorMixin, BaseEstimator):
           >>> model = model.calibrate(X[30:], Y[30:])
           >>> print(model.calibration_.fit.rows, model.calibration_.joint_scores.shape)
           30 (30,)
+          >>> model = model.fit(X, Y).calibrate(X, Y, cv=2)
+          >>> print(len(model.calibration_.folds), model.predict_interval(X[:3]).lower.shape)
+          2 (3, 2)
         """
-        encoded, Y = self._encoded_with_targets(X, y)
-        trained = note_of_trained_rows(getattr(self, "trained_rows_", None), encoded.X, Y)
-        plain = self.predictor_.with_scale(Scale(1.0, 1.0))
-        T = Y if plain.transform is None else plain.transform.checked(Y)
-        found = calibrate(plain.rows(encoded, keep=True).learned, T, method, separate, trained)
+        if cv is None and not (groups is None and sample_weight is None):
+            raise ValueError("groups and sample_weight are for the fits without a fold; give cv, or leave them out")
+        plain = self._plain_predictor()
+        if cv is None:
+            encoded, Y = self._encoded_with_targets(X, y)
+            trained = note_of_trained_rows(getattr(self, "trained_rows_", None), encoded.X, Y)
+            T = Y if plain.transform is None else plain.transform.checked(Y)
+            found = calibrate(plain.rows(encoded, keep=True).learned, T, method, separate, trained)
+        else:
+            found = self._cross_calibrated(X, y, method, separate, cv, groups, sample_weight)
         names = target_names(self.target_names_, self.n_outputs_)
         unseen = [repr(name) for name, count in zip(names, found.counts(joint=False), strict=True) if not count]
         not_conformal = "was not observed in any calibration row; it is scaled like the others, not conformal"
@@ -535,6 +581,34 @@ class MDERRegressor(RegressorMixin, BaseEstimator):
             warnings.warn(note, UserWarning, stacklevel=2)
         self.predictor_, self.calibration_ = plain.with_scale(found.fit.scale), found
         return self
+
+    def _plain_predictor(self) -> Predictor:
+        """With factors of 1."""
+        check_is_fitted(self)
+        return self.predictor_.with_scale(Scale(1.0, 1.0))
+
+    def _cross_calibrated(
+        self, X: Any, y: Any, method: str, separate: bool, cv: Any, groups: Any, sample_weight: Any
+    ) -> Calibration:
+        _checks.check_same_loss(getattr(self, "own_loss_", False), self.loss)
+        now = self._design(self.encoding_, self.n_outputs_), int(self.members)
+        _checks.check_same_settings((self.predictor_.design, self.predictor_.members), now)
+        X, Y, _, _ = _checks.checked_table(self, X, y)
+        weights, numbers = _checks.checked_weights(sample_weight, len(Y)), _checks.checked_groups(groups, len(Y))
+        kept = np.isfinite(Y).any(axis=1) & (True if weights is None else weights > 0)
+        random = self._random(again=True)
+        folds = folds_of(cv, X, Y, kept, numbers, random)
+        note = note_of_other_rows(getattr(self, "trained_rows_", None), self.encoding_.encode(X).X[kept], Y[kept])
+        transform = self.predictor_.transform
+        T = Y if transform is None else transform.checked(Y)
+        models, held_out = [], []
+        for model, rows in fit_folds(self, X, T, folds, random, weights, numbers):
+            models.append((model.encoding_, model.predictor_))
+            predicted = model.predictor_.rows(model.encoding_.encode(_checks.rows_of(X, rows), quiet=True), keep=True)
+            held_out.append(HeldOutRows(predicted, T[rows]))
+        found, scores = cross_calibrate(held_out, method, separate)
+        made = tuple(FoldModel(*model, own) for model, own in zip(models, scores, strict=True))
+        return found._replace(folds=made, notes=(*found.notes, *filter(None, [note])))
 
     def plot(self, X: Any, y: Any, kind: str = "calibration", ax: Any = None, **options: Any) -> Any:
         """A figure of the predictions for rows with known targets, as matplotlib Axes.

@@ -206,6 +206,14 @@ def check_same_networks(last: Predictor, design: Design, members: int, standardi
         raise ValueError(f"{start} and its standardisation; standardize was {before} then and is {standardize} now")
 
 
+def check_same_settings(before: tuple[Design, int], now: tuple[Design, int]) -> None:
+    """Raise if networks, and their number, are not those of the fit, whose settings the fits without a fold have."""
+    if before != now:
+        raise ValueError(
+            "the settings of the networks, or members, are not those of the fit; fit again before calibrate"
+        )
+
+
 def check_same_loss(had_own: bool, loss: Any) -> None:
     """Raise if the networks of a warm start were trained with a loss of the user and none is given now."""
     if had_own and loss is None:

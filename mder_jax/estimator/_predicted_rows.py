@@ -18,9 +18,10 @@ from jax import Array
 from mder_jax import linalg
 from mder_jax._blocks import map_host_blocks
 from mder_jax._checks import doubles, flag, plain_probability
-from mder_jax.calibration import Scale, rescale
+from mder_jax.calibration import Scale, rank, rescale
 from mder_jax.columns import Encoded
 from mder_jax.ensemble.forward import Forward
+from mder_jax.estimator import cross_conformal
 from mder_jax.estimator._calibration import Calibration
 from mder_jax.estimator._standardizer import QUIET, Standardizer
 from mder_jax.estimator.results import Region, Transformed, Uncertainty
@@ -152,6 +153,7 @@ class PredictedRows:
       transform: of the targets, or None. The networks, the standardiser and calibration know transformed targets;
         results are in original units.
       novelty: of each row, (N,), 0 or more: how far it is from what the networks have seen; see `with_novelty`.
+      folds: predictions for the same rows by the models of the calibration's folds, if it has any.
     """
 
     forward: Forward
@@ -164,6 +166,7 @@ class PredictedRows:
     names: tuple[str, ...] = ()
     transform: TargetTransforms | None = None
     novelty: np.ndarray | None = None
+    folds: tuple["PredictedRows", ...] = ()
 
     @property
     def learned(self) -> "PredictedRows":
@@ -173,7 +176,8 @@ class PredictedRows:
     def take(self, rows: Any) -> "PredictedRows":
         """Some of the rows; by numpy, which compiles nothing for a new number of rows."""
         outputs, novelty = jax.tree.map(lambda leaf: leaf[rows], (self.outputs, self.novelty))
-        return replace(self, X=self.X[rows], outputs=outputs, novelty=novelty)
+        folds = tuple(fold.take(rows) for fold in self.folds)
+        return replace(self, X=self.X[rows], outputs=outputs, novelty=novelty, folds=folds)
 
     def with_scale(self, scale: Scale) -> "PredictedRows":
         """The same rows with other factors on the covariance."""
@@ -248,6 +252,8 @@ class PredictedRows:
     def interval(self, coverage: float, joint: bool) -> Any:
         """The conformal set, an `Interval` or a `Region`; without a calibration the distribution's own.
 
+        With folds the interval is that of `cross_conformal`, the region the model's own with a conformal radius.
+
         Where the calibration has too few scores for this coverage: the wider of the distribution's own set and that of
         the largest score, so that no set of a higher coverage is narrower.
         """
@@ -266,7 +272,10 @@ class PredictedRows:
             return self._own(coverage, joint)
         radius = self.calibration.radius(coverage, joint)
         few = np.isinf(radius)
-        found = self.within(np.where(few, self.calibration.widest(joint), radius), joint)
+        if self.calibration.folds and not joint:
+            found = self._cross_interval(self.calibration, coverage)
+        else:
+            found = self.within(np.where(few, self.calibration.widest(joint), radius), joint)
         if not few.any():
             return found
         warnings.warn(self.calibration.shortage(coverage, joint, self.names), UserWarning, stacklevel=4)
@@ -275,6 +284,13 @@ class PredictedRows:
             return found._replace(radius=np.maximum(found.radius, own.radius))
         lower = np.where(few, np.minimum(found.lower, own.lower), found.lower)
         return found._replace(lower=lower, upper=np.where(few, np.maximum(found.upper, own.upper), found.upper))
+
+    def _cross_interval(self, found: Calibration, coverage: float) -> Any:
+        """From the models of the folds; with too few scores that of the largest one."""
+        counts = found.counts(joint=False)
+        place = np.minimum(rank(counts, coverage), counts)
+        moments = [(parts.mean, parts.std) for parts in (fold.moments() for fold in self.folds)]
+        return cross_conformal.interval(moments, [fold.scores for fold in found.folds], place)
 
     def _own(self, coverage: float, joint: bool) -> Any:
         """By the predictive distribution: the ellipsoid, or the central interval of each target."""
@@ -384,7 +400,8 @@ def _factor(*candidates: np.ndarray) -> np.ndarray:
 class Prediction:
     """What `MDERRegressor.predict_all` returns: the networks have run once, and each method only evaluates the result.
 
-    The predictions of all members are kept in memory: 4 M N (n² + n + 2) bytes for M members, N rows and n targets.
+    The predictions of all members are kept in memory: 4 M N (n² + n + 2) bytes for M members, N rows and n targets, and
+    as much for each fold of a cross-conformal calibration.
     A later `fit` or `calibrate` of the model has no effect on them.
 
     Args:

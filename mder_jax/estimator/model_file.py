@@ -27,6 +27,7 @@ from mder_jax.estimator._own_network import check_network, is_network
 from mder_jax.estimator._predicted_rows import mixture_moments, traced_moments
 from mder_jax.estimator._predictor import Design, Predictor
 from mder_jax.estimator._standardizer import Standardizer
+from mder_jax.estimator.cross_conformal import FoldModel
 from mder_jax.estimator.target_transforms import FittedMap, TargetTransforms
 from mder_jax.estimator.trained_rows import TrainedRows
 from mder_jax.persistence import ModelFileError
@@ -36,6 +37,8 @@ KIND = "MDERRegressor"
 VERSION = 2
 FITTED = ("flat_", "target_names_", "n_outputs_", "n_iter_", "n_rows_", "n_features_in_")
 TRAINED = ("hashes", "repeats", "centre", "spread")
+# Of the models of a cross-conformal calibration.
+FOLDS_VERSION = 1
 CURVES = ("loss_curve_", "validation_curve_", "diverged_at_", "best_epoch_")
 
 
@@ -45,6 +48,7 @@ def save(model: Any, path: str | pathlib.Path, extra: dict[str, Any] | None) -> 
     trained: TrainedRows | None = model.trained_rows_
     names = getattr(model, "feature_names_in_", None)
     calibrated, arrays = (None, {}) if model.calibration_ is None else _calibration.to_document(model.calibration_)
+    folds = () if model.calibration_ is None else model.calibration_.folds
     transforms, points = target_transforms.to_document(predictor.transform)
     document = {
         "kind": KIND,
@@ -53,7 +57,7 @@ def save(model: Any, path: str | pathlib.Path, extra: dict[str, Any] | None) -> 
         "date": datetime.now(UTC).isoformat(timespec="seconds"),
         "settings": {name: _as_json(value) for name, value in model.get_params(deep=False).items()},
         "encoding": model.encoding_.to_json(),
-        "design": {name: value for name, value in predictor.design._asdict().items() if name != "own"},
+        "design": _design_fields(predictor.design),
         "own_network": None if predictor.design.own is None else type(predictor.design.own).__name__,
         "own_loss": getattr(model, "own_loss_", False),
         "members": predictor.members,
@@ -62,12 +66,14 @@ def save(model: Any, path: str | pathlib.Path, extra: dict[str, Any] | None) -> 
         "scale": list(predictor.scale),
         "target_transforms": transforms,
         "calibration": calibrated,
+        "folds": None if not folds else {"version": FOLDS_VERSION, "models": [_fold_fields(fold) for fold in folds]},
         "extra": getattr(model, "extra_", {}) if extra is None else extra,
         "trained_rows": None if trained is None else {"rows": trained.rows, "whole": trained.whole},
     }
-    arrays |= points | {f"params/{name}": leaf for name, leaf in leaves_by_path(predictor.params).items()}
-    for part in ("inputs", "targets"):
-        arrays |= {f"{part}/{name}": value for name, value in getattr(predictor, part)._asdict().items()}
+    arrays |= points | _predictor_arrays(predictor)
+    for number, fold in enumerate(folds):
+        own = _predictor_arrays(fold.predictor) | {"scores": fold.scores}
+        arrays |= {f"fold{number}/{name}": array for name, array in own.items()}
     arrays |= {name: getattr(model, name) for name in CURVES if getattr(model, name) is not None}
     if trained is not None:
         arrays |= {f"trained/{name}": getattr(trained, name) for name in TRAINED}
@@ -75,6 +81,21 @@ def save(model: Any, path: str | pathlib.Path, extra: dict[str, Any] | None) -> 
     if held_out is not None:
         arrays |= {f"held_out/{name}": array for name, array in held_out._asdict().items()}
     persistence.save(path, _without_nan(document), arrays)
+
+
+def _design_fields(design: Design) -> dict[str, Any]:
+    return {name: value for name, value in design._asdict().items() if name != "own"}
+
+
+def _fold_fields(fold: FoldModel) -> dict[str, Any]:
+    return {"encoding": fold.encoding.to_json(), "design": _design_fields(fold.predictor.design)}
+
+
+def _predictor_arrays(predictor: Predictor) -> dict[str, np.ndarray]:
+    arrays = {f"params/{name}": leaf for name, leaf in leaves_by_path(predictor.params).items()}
+    for part in ("inputs", "targets"):
+        arrays |= {f"{part}/{name}": value for name, value in getattr(predictor, part)._asdict().items()}
+    return arrays
 
 
 def _as_json(value: Any) -> Any:
@@ -151,15 +172,7 @@ def _restored(cls: type, document: dict[str, Any], arrays: dict[str, np.ndarray]
     if settings["nu_max"] is not None:
         settings["nu_max"] = float(settings["nu_max"])
     model = cls(**settings)
-    fields = document["design"]
-    bound = fields["nu_max"] if fields["nu_max"] is None else float(fields["nu_max"])
-    embedded = tuple((int(column), int(levels)) for column, levels in fields.get("embedded", ()))
-    numbers = {"widths": tuple(fields["widths"]), "nu_max": bound, "r": float(fields["r"]), "embedded": embedded}
-    design = Design(**{"relative": False} | fields | numbers | {"own": network})  # relative: not in 0.1.0
-    if not isinstance(design.relative, bool):
-        raise ModelFileError(f"relative must be true or false; got {design.relative!r}")
-    if not 0 < design.r < math.inf:
-        raise ModelFileError(f"r must be a positive number; got {design.r}")
+    design = _design(document["design"], network)
     inputs = _standardizer(arrays, "inputs", design.inputs)
     targets = _standardizer(arrays, "targets", design.targets)
     within, between = map(float, document["scale"])
@@ -172,7 +185,10 @@ def _restored(cls: type, document: dict[str, Any], arrays: dict[str, np.ndarray]
     model.predictor_ = Predictor(design, params, inputs, targets, Scale(within, between), transform)
     model.calibration_ = None
     if document["calibration"] is not None:
-        model.calibration_ = _calibration.from_document(document["calibration"], arrays, design.targets)
+        found = _calibration.from_document(document["calibration"], arrays, design.targets)
+        folds = _folds(document.get("folds"), arrays, design, document["members"], model.encoding_)
+        _check_scores(folds, found.target_scores)
+        model.calibration_ = found._replace(folds=folds)
     for name, value in _fitted(document["fitted"], design, model.encoding_).items():
         setattr(model, name, value)
     if model.encoding_.names is not None:
@@ -186,6 +202,63 @@ def _restored(cls: type, document: dict[str, Any], arrays: dict[str, np.ndarray]
     model.own_loss_ = bool(document.get("own_loss", False))
     model.held_out_ = _held_out_rows(arrays, document["members"])
     return model
+
+
+def _design(fields: dict[str, Any], network: Any) -> Design:
+    bound = fields["nu_max"] if fields["nu_max"] is None else float(fields["nu_max"])
+    embedded = tuple((int(column), int(levels)) for column, levels in fields.get("embedded", ()))
+    numbers = {"widths": tuple(fields["widths"]), "nu_max": bound, "r": float(fields["r"]), "embedded": embedded}
+    design = Design(**{"relative": False} | fields | numbers | {"own": network})  # relative: not in 0.1.0
+    if not isinstance(design.relative, bool):
+        raise ModelFileError(f"relative must be true or false; got {design.relative!r}")
+    if not 0 < design.r < math.inf:
+        raise ModelFileError(f"r must be a positive number; got {design.r}")
+    return design
+
+
+def _folds(
+    fields: dict[str, Any] | None, arrays: dict[str, np.ndarray], design: Design, members: int, encoding: Encoding
+) -> tuple[FoldModel, ...]:
+    """The models of a cross-conformal calibration, which differ from the model in their inputs alone."""
+    if fields is None:
+        return ()
+    if fields["version"] != FOLDS_VERSION or not fields["models"]:
+        wanted = f"there must be models of folds, of version {FOLDS_VERSION}"
+        raise ModelFileError(f"{wanted}; got {len(fields['models'])} of version {fields['version']!r:.20}")
+    return tuple(
+        _fold(entry, _below(arrays, f"fold{number}/"), design, members, encoding)
+        for number, entry in enumerate(fields["models"])
+    )
+
+
+def _fold(
+    fields: dict[str, Any], arrays: dict[str, np.ndarray], design: Design, members: int, encoding: Encoding
+) -> FoldModel:
+    own, columns = _design(fields["design"], design.own), Encoding.from_json(fields["encoding"])
+    if own != design._replace(inputs=own.inputs, embedded=own.embedded):
+        raise ModelFileError(f"the network of a fold must be that of the model; got {fields['design']!r:.60}")
+    if (columns.names, columns.table_width) != (encoding.names, encoding.table_width):
+        raise ModelFileError("a fold must have the columns of the model")
+    if (columns.width, columns.embedded) != (own.inputs, own.embedded):
+        raise ModelFileError(f"columns that become {columns.width} numbers do not fit {own.inputs} inputs of a fold")
+    inputs, targets = (_standardizer(arrays, *part) for part in (("inputs", own.inputs), ("targets", own.targets)))
+    scores = doubles("scores", arrays["scores"])
+    is_sorted = scores.ndim == 2 and np.array_equal(np.sort(scores, axis=0), scores, equal_nan=True)
+    if not is_sorted or scores.shape[1] != own.targets or np.any(scores < 0):
+        raise ModelFileError(f"scores of a fold must be sorted, of {own.targets} targets; got shape {scores.shape}")
+    return FoldModel(columns, Predictor(own, _params(arrays, own, members), inputs, targets, Scale(1.0, 1.0)), scores)
+
+
+def _below(arrays: dict[str, np.ndarray], prefix: str) -> dict[str, np.ndarray]:
+    return {name.removeprefix(prefix): array for name, array in arrays.items() if name.startswith(prefix)}
+
+
+def _check_scores(folds: tuple[FoldModel, ...], scores: np.ndarray) -> None:
+    """Raise unless the scores of the folds are together those of the calibration."""
+    if folds:
+        whole = np.sort(np.concatenate([fold.scores for fold in folds]), axis=0)[: len(scores)]
+        if not np.array_equal(whole, scores, equal_nan=True):
+            raise ModelFileError("the conformal scores are not those of the folds")
 
 
 def _encoding(document: dict[str, Any], design: Design, inputs: Standardizer) -> Encoding:

@@ -95,6 +95,22 @@ def note_of_trained_rows(trained: TrainedRows | None, X: np.ndarray, Y: np.ndarr
     return f"{these}, so the coverage is not checked; {remedy}" if fraction >= NOTICED else ""
 
 
+def note_of_other_rows(trained: TrainedRows | None, X: np.ndarray, Y: np.ndarray) -> str:
+    """A note if rows of a cross-conformal calibration are not all rows of the fit; an error if it is less than half."""
+    if trained is None:
+        return ""
+    hashes = hashes_of(trained, X, Y)
+    testable = hashes if trained.whole else hashes[hashes <= trained.hashes[-1]]
+    found = int(np.isin(testable, trained.hashes).sum())
+    if found < REFUSED * len(testable):
+        these = f"with cv the rows must be those of the fit; {found} of {len(testable)} are"
+        raise ValueError(f"{these}; leave out cv to calibrate with rows that fit has not seen")
+    if trained.rows == len(X) and found == len(testable):
+        return ""
+    both = f"fit has seen {trained.rows:,} rows in all, the models without a fold are fitted to these {len(X):,}"
+    return f"{both}; intervals are of the latter, the mean is of the former"
+
+
 def repeated_fraction(repeats: np.ndarray, rows: int | None = None) -> float:
     """The fraction of rows that equal another one: of all of them, or on average of N rows drawn from them."""
     count, number = repeats.T

@@ -142,12 +142,12 @@ devices.use_all_cores,use_compilation_cache | | | concrete picky any
 MDERRegressor.fit | | | 0.1 concrete slow picky any
 MDERRegressor.predict,predict_uncertainty,predict_dist,predict_all,sample_y,score,log_prob | | | concrete slow
 MDERRegressor.predict_interval,predict_quantiles | | | concrete slow any
-MDERRegressor.calibrate | method:pull separate:none | | 0.2 concrete slow picky any
+MDERRegressor.calibrate | method:pull separate:none cv:none sample_weight:none | | 0.2 concrete slow picky any
 MDERRegressor.plot | | | 0.2 concrete slow any
 MDERRegressor.save,export,load | | | 0.2 concrete slow picky any
 Pipeline.predict,predict_uncertainty,predict_dist,predict_all,sample_y,score,log_prob | | | 0.1 concrete slow
 Pipeline.predict_interval,predict_quantiles,plot | | | 0.1 concrete slow any
-Pipeline.calibrate | method:pull separate:none | | 0.1 concrete slow picky any
+Pipeline.calibrate | method:pull separate:none cv:none sample_weight:none | | 0.1 concrete slow picky any
 Pipeline.save,export,load | | | 0.1 concrete slow picky any
 Prediction.uncertainty,distribution | | | 0.1 concrete slow
 Prediction.interval | | | 0.1 concrete slow any
