@@ -521,7 +521,7 @@ def test_a_column_that_counts_the_rows_is_left_out_also_if_some_are_held_out(run
     start = ["train", tmp_path / "t.csv", "--targets", "y", "--json", "--force", "--out", tmp_path / "m.mder"]
     for options in ([], ["--calibrate", "0.3"]):
         code, said, error = run(*start, *options)
-        assert (code, error) == (0, "mder: warning: columns left out: 'ID' (counts the rows)\n")
+        assert (code, error) == (0, "mder: warning: columns left out: 'ID' (a number of its own in every row)\n")
         assert json.loads(said)["features"] == ["x"] and json.loads(said)["left_out"] == ["ID"]
     table.assign(ID=table["ID"] ** 2).to_csv(tmp_path / "t.csv", index=False)
     assert json.loads(run(*start, "--calibrate", "0.3")[1])["features"] == ["ID", "x"]
@@ -680,7 +680,7 @@ def test_columns_that_nothing_can_be_learnt_from_are_left_out_with_a_warning(run
     lines = [f"{i},r{i},7,{'?' if i % 5 == 0 else i * i},2024-01-{i + 1:02d},{i}" for i in range(25)]
     (tmp_path / "t.csv").write_text("\n".join(["id,name,same,x,day,y", *lines, ""]))
     code, said, error = run("train", tmp_path / "t.csv", "--targets", "y", "--json", "--out", tmp_path / "m.mder")
-    left_out = "'id' (counts the rows), 'name' (text that is different in most rows), 'same' (the same in every row)"
+    left_out = "'id' (a number of its own in every row), 'name' (text that is different in most rows), 'same' (the same in every row)"
     assert code == 0 and error.splitlines() == [
         "mder: warning: text was read so: 'x' ('?' counts as missing)",
         f"mder: warning: columns left out: {left_out}",

@@ -94,7 +94,8 @@ def traced_moments(
     mixture, (centre, unit) = _mixture(niw, scale), units
     tails = jnp.full(2, FOLDED, niw.mu.dtype)
     ends = points_of_tail(mixture, tails, jnp.array([-1.0, 1.0], tails.dtype))
-    low, high = (limit.astype(tails.dtype) for limit in within_prior(np.asarray(centre), np.asarray(unit)))
+    limits = within_prior(np.asarray(centre), np.asarray(unit))
+    low, high = (limit.astype(tails.dtype)[None, None] for limit in limits)
     ends = jnp.clip(ends, low, high)
     t = mixture.components()
     loc, width, df = t.loc, t.marginal_scale(), t.df
