@@ -217,17 +217,38 @@ def test_settings_reach_the_estimator(trained, run, tmp_path, monkeypatch):
 def test_rows_to_calibrate_with_are_held_out(trained, run, tmp_path, recorder, rows):
     rows = rows if rows == "0.25" else trained / rows
     arguments = [trained / "train.csv", "--targets", "a,b", "--exclude", "id", "--out", tmp_path / "m.mder"]
-    _, said, error = run("train", *arguments, "--calibrate", rows, "--json")
-    result = json.loads(said)
+    result = json.loads(run("train", *arguments, "--calibrate", rows, "--json")[1])
     fitted, calibrated = (part[0].to_pandas() for part in (recorder.last.fitted, recorder.last.calibrated))
     assert result["rows"] == len(fitted) == (90 if rows == "0.25" else 120)
     assert result["calibration_rows"] == len(calibrated) == (30 if rows == "0.25" else 60)
     assert result["calibration"] == {"fit": {"factor": 2.0}, "coverage": []}
-    assert result["accuracy"] == {"r2": [1, 1], "rmse": [0, 0], "spread": result["accuracy"]["spread"]}
-    assert (
-        "'a', 'b' is predicted almost exactly (R² above 0.999); if a feature is computed from it, leave that" in error
-    )
+    spread = np.nanstd(recorder.last.calibrated[1], axis=0)
+    np.testing.assert_allclose(result["accuracy"]["rmse"], [1, 1])
+    np.testing.assert_allclose(result["accuracy"]["r2"], 1 - 1 / spread**2)
     assert fitted.merge(calibrated).empty and not fitted.duplicated().any()
+
+
+def test_a_line_of_accuracy_on_the_calibration_rows(trained, run, tmp_path, recorder, monkeypatch):
+    start = [
+        "train",
+        trained / "train.csv",
+        "--targets",
+        "a,b",
+        "--exclude",
+        "id",
+        "--force",
+        "--out",
+        tmp_path / "m.mder",
+    ]
+    code, said, error = run(*start, "--calibrate", "0.25")
+    each = "; ".join(rf"{name} R² 0\.\d{{3}}, rmse 1 \(1\d*\.\d+ by predicting the mean\)" for name in "ab")
+    assert (code, error) == (0, "") and re.search(rf"\naccuracy on 30 calibration rows: {each}\n$", said)
+    assert "accuracy on" not in run(*start)[1]
+    monkeypatch.setattr(recorder, "error", 1e-3)
+    exact = (
+        "'a', 'b' is predicted almost exactly (R² above 0.999); if a feature is computed from it, leave that out with"
+    )
+    assert run(*start, "--calibrate", "0.25")[2] == f"mder: warning: {exact} --exclude\n"
 
 
 def test_the_last_rows_calibrate_or_whole_groups(trained, run, tmp_path, recorder):
@@ -373,9 +394,9 @@ def check(result, code, message):
 
 
 class Recorder:
-    """Stands for the estimator: what it was given, and what was on disk when. Its predictions are the targets."""
+    """Stands for the estimator: what it was given, and what was on disk when. Its predictions are `error` too high."""
 
-    members = 1
+    members, error = 1, 1.0
     calibration_ = None
 
     def __init__(self, **settings):
@@ -392,7 +413,7 @@ class Recorder:
         self.calibration_ = SimpleNamespace(fit={"factor": 2.0}, checks=[])
 
     def predict_uncertainty(self, X):
-        return SimpleNamespace(mean=np.nan_to_num(self.calibrated[1]))
+        return SimpleNamespace(mean=np.nan_to_num(self.calibrated[1]) + self.error)
 
     def save(self, path):
         self.saved.append(self.calibration_ is not None)

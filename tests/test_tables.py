@@ -247,8 +247,16 @@ def test_rows_that_cannot_be_read_are_found_one_by_one(tmp_path):
     later = pa.table({"a": [2.0, np.inf, 1.0, -1e39, 1.0, np.inf], "b": ["u"] * 6})
     wrong = unreadable(later, lambda part: encoding.encode(part, quiet=True))
     assert list(wrong) == [1, 3, 5] and wrong[3] == "column 'a' must hold finite numbers below 3.4e38; got -1e+39"
+    days, _ = learn(pa.table({"day": ["2024-01-05", "2024-02-01", "2024-03-01"], "b": ["1.5", "2", "4"]}))
+    later = pa.table({"day": ["2024-02-30", "2024-02-02", None, "2024-02-30"], "b": ["2", "inf", "2", "inf"]})
+    assert unreadable(later, lambda part: days.encode(part, quiet=True)) == {
+        0: "column 'day' holds '2024-02-30', a date that does not exist",
+        1: "column 'b' must hold finite numbers below 3.4e38; got inf",
+        3: "column 'day' holds '2024-02-30', a date that does not exist; "
+        "column 'b' must hold finite numbers below 3.4e38; got inf",
+    }
     assert unreadable(table, encoding.encode) == {}
-    moments = later.set_column(0, "a", pa.array([0] * 6, pa.timestamp("s")))
+    moments = table.set_column(0, "a", pa.array([0] * 4, pa.timestamp("s")))
     with pytest.raises(CellError, match="column 'a' held numbers in training and holds times now"):
         unreadable(moments, encoding.encode)
 
@@ -537,14 +545,17 @@ def test_the_decimal_mark_is_that_of_the_numbers(tmp_path, cells, decimal):
 
 
 @pytest.mark.filterwarnings("ignore::mder_jax.cli._text_files.Notice")
-@pytest.mark.parametrize(("cell", "value"), [("1.234", 1234), ("1.234,5", 1234.5), ("-1.234.567", -1234567)])
-def test_a_point_in_a_table_with_decimal_commas_stands_for_thousands(tmp_path, cell, value):
+@pytest.mark.parametrize(
+    ("cell", "value"), [("1.234", 1234), ("1.234,5", 1234.5), ("-1.234.567", -1234567), ("1.25", 1.25)]
+)
+def test_points_in_a_table_with_decimal_commas_stand_for_thousands(tmp_path, cell, value):
     path = csv_file(tmp_path, f"a;y\n1,5;2\n{cell};{cell}\n2,5;1\n")
-    with pytest.warns(UserWarning, match="text was read so: 'a'"):
-        encoding, data = read(path, ["a"], ["y"])
+    encoding, data = read(path, ["a"], ["y"])
     assert encoding.columns[0].kind == "number"
     np.testing.assert_array_equal(data.Y[:, 0], [2, value, 1])
     np.testing.assert_array_equal(data.X[:, 0], [1.5, value, 2.5])
+    with pytest.raises(TableError, match=r"column 'a' is a target and must hold numbers; got '1\.5,5' \(line 2\)"):
+        read(csv_file(tmp_path, f"a;y\n1.5,5;2\n{cell};1,5\n2,5;1\n"), ["y"], ["a"])
 
 
 def test_dates_and_words_with_marks_stay_as_they_are(tmp_path):

@@ -26,8 +26,8 @@ REASON = "reason"  # the column of predictions that says why a row has none
 SIGNIFICANT = 9  # digits of a number in CSV: more than the networks compute with
 ENDINGS = ".csv, .tsv, .txt (also with .gz), .parquet, .feather or .arrow"
 SPREADSHEETS = (".xlsx", ".xls", ".xlsm", ".ods", ".numbers")
-# A number with a mark, where the comma is the decimal mark: 1,5  1.234,5  and what should not be there, 1.5  1.234
-_MARKED = r"^[+-]?(\d*,\d*|\d+\.\d*|\.\d+|\d{1,3}(\.\d{3})+(,\d*)?)([eE][+-]?\d+)?$"
+# A number where the comma is the decimal mark: 1,5  1.234,5  1.234
+_MARKED = r"^[+-]?(\d*,\d*|\d{1,3}(\.\d{3})+(,\d*)?)([eE][+-]?\d+)?$"
 
 
 def open_table(path: str | pathlib.Path, reading: Reading | None = None) -> "Table":
@@ -274,17 +274,11 @@ def _state(path: pathlib.Path) -> tuple[int, int]:
 
 
 def decimal_points(table: Table, text: pa.Array) -> pa.Array:
-    """Text in which numbers have a point as their decimal mark.
-
-    If the comma is that of the table, commas and points of its numbers are exchanged: 1,5 becomes 1.5, and a point that
-    stands for thousands, or is there by mistake, a comma, which is no part of a number.
-    """
+    """Text in which numbers have a point as their decimal mark: 1,5 becomes 1.5, and 1.234,5 becomes 1234.5."""
     if table.decimal is None:
         return text
-    exchanged = text
-    for mark, other in ((",", "\0"), (".", ","), ("\0", ".")):
-        exchanged = pc.replace_substring(exchanged, mark, other)
-    return pc.if_else(pc.match_substring_regex(text, _MARKED), exchanged, text)
+    plain = pc.replace_substring(pc.replace_substring(text, ".", ""), ",", ".")
+    return pc.if_else(pc.match_substring_regex(text, _MARKED), plain, text)
 
 
 def _checked_names(path: pathlib.Path, names: Sequence[str]) -> list[str]:

@@ -18,7 +18,6 @@ from mder_jax.cli._model import Result, regressor, shows_progress
 from mder_jax.cli._rows import Rows, located
 from mder_jax.cli._tables import listed
 
-
 SUSPICIOUS = 0.999  # an R² on rows that were held out
 
 
