@@ -118,7 +118,7 @@ def test_an_exported_predictor_fills_gaps_and_knows_far_rows(transform, tmp_path
         assert np.isfinite(expected.total).all()
         assert_moments(call(rows), expected)
     novelty = model.encoding_.encode(near, quiet=True).novelty
-    assert 0 < novelty[1] < novelty[3] < 1e6 and 0 < novelty[5] < 1e6 and model.encoding_.columns[1].indicator
+    assert 0 < novelty[1] < novelty[3] < 1e6 and 0 < novelty[6] < 1e6 and model.encoding_.columns[1].indicator
 
 
 def test_an_exported_predictor_of_categories_takes_encoded_columns(tmp_path):
