@@ -23,7 +23,7 @@ from mder_jax.pipeline import Pipeline, make_pipeline
 
 SCORERS = (metrics.nll_scorer, metrics.crps_scorer, metrics.energy_scorer, metrics.rmse_scorer)
 RNG = np.random.default_rng(0)
-FRAME = pd.DataFrame({"soil": RNG.choice(["clay", "loam"], 60), "depth": RNG.normal(size=60)})
+FRAME = pd.DataFrame({"soil": RNG.choice(["clay", "loam"], 60), "depth": RNG.normal(size=60).clip(-1.5, 1.5)})
 FRAME.loc[::7, "depth"] = np.nan
 Y = RNG.normal(size=(60, 2)) + FRAME[["depth"]].fillna(0.0).to_numpy()
 Y[3, 0] = Y[31, 1] = np.nan

@@ -1,11 +1,14 @@
 """The novelty of rows, in all that is predicted for them."""
 
+from dataclasses import replace
+
 import jax
 import numpy as np
 import pytest
 import scipy.stats
 
 from mder_jax import NIW, MDERRegressor, Mixture, niw
+from mder_jax.columns import Encoded
 from mder_jax.estimator._fit_calibration import row_scores
 from mder_jax.estimator._predicted_rows import with_novelty
 
@@ -19,6 +22,10 @@ def fitted():
     return model, X[:5], Y[:5] * [10.0, 1.0] + 5
 
 
+def predicted(model, X, novelty=(0.0,) * 5, keep=True):
+    return model.predictor_.rows(Encoded(X, np.array(novelty), {}), keep)
+
+
 def numpy_kappa(members, novelty):
     """κ' of the formula, in double precision, (M, N)."""
     mu, L, kappa, nu = (np.asarray(leaf, np.float64) for leaf in jax.tree.leaves(members))
@@ -30,7 +37,7 @@ def numpy_kappa(members, novelty):
 
 def test_variance_of_the_mean_grows_by_the_share(fitted):
     model, X, _ = fitted
-    rows = model.predictor_.rows(X, keep=True)
+    rows = predicted(model, X)
     members = jax.tree.map(lambda leaf: np.moveaxis(leaf, 0, 1), rows.outputs)
     novel = with_novelty(members, NOVELTY.astype(np.float32))
     np.testing.assert_allclose(novel.kappa, numpy_kappa(members, NOVELTY), rtol=1e-5)
@@ -43,18 +50,19 @@ def test_variance_of_the_mean_grows_by_the_share(fitted):
 
 def test_no_novelty_leaves_every_bit(fitted):
     model, X, _ = fitted
-    rows = model.predictor_.rows(X, keep=True)
+    rows = predicted(model, X)
+    assert rows.novelty is None  # nothing is computed for it
     members = jax.tree.map(lambda leaf: np.moveaxis(leaf, 0, 1), rows.outputs)
     np.testing.assert_array_equal(with_novelty(members, np.zeros(5, np.float32)).kappa, members.kappa)
-    none, zero = rows.standardized(), model.predictor_.rows(X, keep=True, novelty=np.zeros(5)).standardized()
+    none, zero = rows.standardized(), replace(rows, novelty=np.zeros(5)).standardized()
     jax.tree.map(np.testing.assert_array_equal, none, zero)
 
 
 @pytest.mark.parametrize("keep", [False, True])
 def test_every_result_uses_it(fitted, keep):
     model, X, Y = fitted
-    plain = model.predictor_.rows(X, keep=True)
-    rows = model.predictor_.rows(X, keep, novelty=NOVELTY)
+    plain = predicted(model, X)
+    rows = predicted(model, X, NOVELTY, keep)
     members = jax.tree.map(lambda leaf: np.moveaxis(leaf, 0, 1), plain.outputs)
     mean, std = model.predictor_.targets
     members = NIW(mean + std * members.mu, std[:, None] * members.L, numpy_kappa(members, NOVELTY), members.nu)

@@ -63,7 +63,7 @@ def test_an_integer_weight_is_about_as_many_rows_and_a_weight_of_0_none():
     weighted = MDERRegressor(**options).fit(X[:15], Y[:15], sample_weight=100 * counts)
     repeated = MDERRegressor(**options).fit(*(np.repeat(part[:15], counts, axis=0) for part in (X, Y)))
     assert weighted.n_rows_ == np.sum(counts > 0)
-    np.testing.assert_allclose(weighted.predict(X), repeated.predict(X), rtol=1e-4, atol=1e-6)
+    np.testing.assert_allclose(weighted.predict(X[:15]), repeated.predict(X[:15]), rtol=1e-4, atol=1e-6)
 
 
 @pytest.mark.parametrize("early_stopping", [True, "last"])
@@ -168,7 +168,7 @@ BAD = [
     ({"validation": (X[:, :1], Y)}, "validation: X has 1 features, but MDERRegressor is expecting 2"),
     ({"validation": (X, Y[:, :1])}, r"validation: y must have the 2 targets of the fit; got shape \(60, 1\)"),
     ({"validation": (X[:5], Y)}, "validation: .*inconsistent numbers of samples"),
-    ({"validation": (np.full((3, 2), np.nan), Y[:3])}, "validation: X must be complete"),
+    ({"validation": (np.full((3, 2), np.inf), Y[:3])}, "validation: (.|\n)*'x0' must hold finite numbers.*got inf"),
     ({"validation": (X, np.full((60, 2), np.nan))}, "validation: y has no target in any of its 60 rows"),
     ({"validation": (X, Y, -WEIGHTS)}, "validation: sample_weight must be finite and not negative"),
 ]

@@ -13,24 +13,24 @@ from sklearn.base import BaseEstimator, RegressorMixin
 from sklearn.metrics import r2_score
 from sklearn.utils.validation import check_is_fitted
 
-from mder_jax import columns, plotting
+from mder_jax import plotting
 from mder_jax._checks import check_option, is_integer, target_names
 from mder_jax.calibration import Scale
 from mder_jax.columns import Encoded, Encoding
 from mder_jax.devices import use_all_cores
-from mder_jax.estimator import _checks, _held_out, model_file
+from mder_jax.ensemble import Ensemble
+from mder_jax.estimator import _checks, _export, _held_out, _training_table, model_file
 from mder_jax.estimator._calibration import Calibration
 from mder_jax.estimator._fit_calibration import HeldOut as HeldOutRows, calibrate, cross_calibrate
 from mder_jax.estimator._folds import fit_folds, folds_of
-from mder_jax.estimator._held_out import Before, HeldOut
+from mder_jax.estimator._held_out import Before, HeldOut, Split
 from mder_jax.estimator._own_network import check_network
 from mder_jax.estimator._predicted_rows import PredictedRows, Prediction
 from mder_jax.estimator._predictor import Design, Predictor
-from mder_jax.estimator._standardizer import standardizer_of
+from mder_jax.estimator._training_table import Preparation, Table
 from mder_jax.estimator.cross_conformal import FoldModel
-from mder_jax.estimator.recipe import Recipe, Rows, train
+from mder_jax.estimator.recipe import Recipe, train
 from mder_jax.estimator.results import Region, Uncertainty
-from mder_jax.estimator.target_transforms import TargetTransforms, fit_transforms, kinds_of
 from mder_jax.estimator.trained_rows import TrainedRows, hashes_of, note_of_other_rows, note_of_trained_rows, remember
 from mder_jax.mixture import Mixture
 from mder_jax.niw import NIW
@@ -212,82 +212,59 @@ class MDERRegressor(RegressorMixin, BaseEstimator):
         validation: Any,
         groups: Any,
     ) -> None:
-        X, Y, flat, names = _checks.checked_table(self, X, y, reset=True)
-        names = names if named is None else list(target_names(named, Y.shape[1]))
-        weights, groups = _checks.checked_weights(sample_weight, len(Y)), _checks.checked_groups(groups, len(Y))
-        kept = _checks.rows_to_train_on(Y, weights, names)
-        if not kept.all():
-            X, Y = _checks.rows_of(X, kept), Y[kept]
-            weights, groups = (None if part is None else part[kept] for part in (weights, groups))
-        self.flat_, self.target_names_, self.n_outputs_ = flat, names, Y.shape[1]
+        table = _training_table.checked(self, X, y, named, sample_weight, groups)
+        self.flat_, self.target_names_, self.n_outputs_ = table.flat, table.names, table.Y.shape[1]
         apart = _checks.checked_validation(self, validation)
         last = self.predictor_ if self.warm_start and hasattr(self, "predictor_") else None
-        transform = self._transform(Y, target_names(names, Y.shape[1]), last)
-        T = Y if transform is None else transform.checked(Y)
-        _checks.warn_of_degenerate_targets(T, names)
-        if last is None:
-            encoding, (X, _, _) = columns.learn(X, self.categorical_features)
-            for leak in columns.leaks(encoding.numbers(X), Y, target_names(names, Y.shape[1])):
-                warnings.warn(f"{leak}; without it the model would not know the answer", UserWarning, stacklevel=3)
-        else:
-            encoding, (X, _, _) = self.encoding_, self.encoding_.encode(X)
-        design = self._design(encoding, Y.shape[1])
-        if last is None:
-            indices = [column for column, _ in encoding.embedded]
-            inputs = standardizer_of(X, self.standardize, np.inf, weights, as_they_are=indices)
-            targets = standardizer_of(T, self.standardize, weights=weights)
-        else:
-            _checks.check_same_networks(last, design, int(self.members), self.standardize)
-            _checks.check_same_loss(getattr(self, "own_loss_", False), self.loss)
-            inputs, targets = last.inputs, last.targets
-        random, start = self._random(again=last is not None), None if last is None else last.params
+        preparation, X, design = self._prepared(table, last)
+        random = self._random(again=last is not None)
         seed = int(random.randint(2**31 - 1))
-        before = None if last is None else self.trained_rows_
-        rows = remember(X, Y, before)
-        hashes = hashes_of(rows, X, Y)
-        held_before = None if before is None else getattr(self, "held_out_", None)
-        earlier = None if before is None or held_before is None else Before(held_before, before)
-        held = None if apart is not None else self._hold_out(random, hashes, groups, earlier)
-
-        def standardized(X: np.ndarray, T: np.ndarray, weights: np.ndarray | None) -> Rows:
-            return Rows(inputs.forward(X), targets.forward(T), weights)
-
-        table, to_validate = standardized(X, T, weights), None
-        if apart is not None:
-            Tv = apart[1] if transform is None else transform.checked(apart[1])
-            to_validate = standardized(encoding.encode(apart[0]).X, Tv, apart[2])
-        network = design.network()
-        trained = train(self._recipe(), network, self.loss, seed, table, held, to_validate, start, checkpoint)
-        params = jax.tree.map(np.asarray, trained.params)
+        split = self._split(random, X, table, validated_apart=apart is not None, again=last is not None)
+        rows = preparation.rows(X, table.Y, table.weights)
+        to_validate = _training_table.of_validation(preparation, apart)
+        start, recipe = None if last is None else last.params, self._recipe()
+        trained = train(recipe, design.network(), self.loss, seed, rows, split.held, to_validate, start, checkpoint)
+        params, encoding, transform, inputs, targets = jax.tree.map(np.asarray, trained.params), *preparation
         self.predictor_ = Predictor(design, params, inputs, targets, Scale(1.0, 1.0), transform)
         self.encoding_, self.calibration_ = encoding, None
-        self.trained_rows_, self.own_loss_ = rows, self.loss is not None
-        self.held_out_ = None if held is None else _held_out.remember(held, hashes, earlier and earlier.held_out)
-        self.n_iter_, self.n_rows_ = trained.epochs, len(X)
-        self.loss_curve_ = np.asarray(trained.history.train)
-        validation = trained.history.validation
+        self.trained_rows_, self.held_out_, self.own_loss_ = split.rows, split.held_out, self.loss is not None
+        self._remember_training(trained, len(X))
+
+    def _prepared(self, table: Table, last: Predictor | None) -> tuple[Preparation, np.ndarray, Design]:
+        """How tables become rows, the encoded inputs of this one, and the networks; as before in a warm start."""
+        if last is None:
+            settings = self.categorical_features, self.target_transform, self.standardize
+            preparation, X = _training_table.learn(table, *settings)
+            return preparation, X, self._design(preparation.encoding, self.n_outputs_)
+        _checks.check_same_columns(self.encoding_.table_width, self.n_features_in_)
+        preparation, X = _training_table.resumed(table, self.encoding_, last, self.target_transform)
+        design = self._design(preparation.encoding, self.n_outputs_)
+        _checks.check_same_networks(last, design, int(self.members), self.standardize)
+        _checks.check_same_loss(getattr(self, "own_loss_", False), self.loss)
+        return preparation, X, design
+
+    def _remember_training(self, trained: Ensemble, rows: int) -> None:
+        self.n_iter_, self.n_rows_ = trained.epochs, rows
+        self.loss_curve_, validation = np.asarray(trained.history.train), trained.history.validation
         self.validation_curve_ = None if validation is None else np.asarray(validation)
         self.diverged_at_, self.best_epoch_ = trained.diverged_at, trained.best_epoch
 
-    def _hold_out(
-        self, random: np.random.RandomState, hashes: np.ndarray, groups: np.ndarray | None, before: Before | None
-    ) -> np.ndarray | None:
-        """Which of the rows each member holds out, (M, N); None for no early stopping."""
-        if not self.early_stopping or len(hashes) == 1:
-            return None
-        if groups is not None:
-            _checks.check_several_groups(groups)
+    def _split(
+        self, random: np.random.RandomState, X: np.ndarray, table: Table, validated_apart: bool, again: bool
+    ) -> Split:
+        """The rows of the fit, and which of them each member holds out, unless there is no need to."""
+        before = self.trained_rows_ if again else None
+        rows = remember(X, table.Y, before)
+        if validated_apart or not self.early_stopping or len(X) == 1:
+            return Split(rows)
+        if table.groups is not None:
+            _checks.check_several_groups(table.groups)
+        held_before = getattr(self, "held_out_", None)
+        earlier = Before(held_before, before) if before is not None and held_before is not None else None
         last, fraction = self.early_stopping == _checks.LAST, float(self.validation_fraction)
-        return _held_out.choose(random, hashes, int(self.members), fraction, last, groups, before)
-
-    def _transform(self, Y: np.ndarray, names: Sequence[str], last: Predictor | None) -> TargetTransforms | None:
-        """The maps of the targets; a warm start keeps those of the last fit."""
-        if last is None:
-            return fit_transforms(self.target_transform, Y, names)
-        before, now = kinds_of(self.target_transforms_, names), kinds_of(self.target_transform, names)
-        if before != now:
-            raise ValueError(f"warm_start keeps the target_transform of the last fit, {before}; it is {now} now")
-        return last.transform
+        hashes = hashes_of(rows, X, table.Y)
+        held = _held_out.choose(random, hashes, int(self.members), fraction, last, table.groups, earlier)
+        return Split(rows, held, _held_out.remember(held, hashes, earlier and earlier.held_out))
 
     def _random(self, again: bool) -> np.random.RandomState:
         """The generator of a fit; a warm start holds out the rows that were held out before."""
@@ -707,10 +684,15 @@ class MDERRegressor(RegressorMixin, BaseEstimator):
     def export(self, path: str | pathlib.Path) -> None:
         """Write the predictor as an artefact of `jax.export`, which runs where only jax is installed.
 
-        ``jax.export.deserialize(bytes).call(x)``, with x (rows, d) in float32 and original units, any number of rows,
-        gives a dict of mean (rows, n), aleatoric, epistemic and total covariance (rows, n, n). All of it is in float32:
-        a target such as 2020.5 ± 0.001 loses its digits, of which a warning is given. A `target_transform` by name is
-        part of the artefact, with the moments of `predict_uncertainty`; one by a transformer is refused.
+        ``jax.export.deserialize(bytes).call(x)``, with x (rows, d) in float32, any number of rows, gives a dict of mean
+        (rows, n), aleatoric, epistemic and total covariance (rows, n, n), as `predict_uncertainty`. All of it is in
+        float32: a target such as 2020.5 ± 0.001 loses its digits, of which a warning is given. A `target_transform` by
+        name is part of the artefact; one by a transformer is refused.
+
+        If all columns are numbers or booleans, x has the columns of X in original units, with NaN in gaps: they are
+        filled, values out of range are drawn to it, and the epistemic part of such rows is larger. Columns that the fit
+        left out are not read. With categories or dates, x is ``model.encoding_.encode(X).X``; the artefact then does
+        not know which rows are unlike those of the fit, and their epistemic part is that of other rows.
 
         Example:
           >>> X, Y = np.random.default_rng(0).uniform(size=(2, 60, 2))
@@ -723,4 +705,4 @@ class MDERRegressor(RegressorMixin, BaseEstimator):
           (30, 2, 2)
         """
         check_is_fitted(self)
-        model_file.export(self.predictor_, path)
+        _export.export(self.predictor_, self.encoding_, path)

@@ -18,6 +18,7 @@ from mder_jax.networks import ACTIVATIONS
 
 # Of early_stopping: the rows at the end of the table are held out.
 LAST = "last"
+RESUMES = "warm_start resumes from the networks of the last fit"
 
 
 def check_settings(settings: dict[str, Any]) -> None:
@@ -156,10 +157,10 @@ def warn_of_degenerate_targets(Y: np.ndarray, names: list[str] | None) -> None:
     constant = np.ptp(np.where(np.isnan(Y), np.nanmean(Y, axis=0), Y), axis=0) <= 1e-14 * np.abs(np.nanmean(Y, axis=0))
     remedy = "leave it out of the fit: its likelihood has no bound, and the intervals of the others become too short"
     for target in np.flatnonzero(constant).tolist():
-        warnings.warn(f"target {named[target]!r} is {np.nanmax(Y[:, target]):g} in every row; {remedy}", stacklevel=4)
+        warnings.warn(f"target {named[target]!r} is {np.nanmax(Y[:, target]):g} in every row; {remedy}", stacklevel=6)
     for target, others in _determined(Y, np.flatnonzero(~constant).tolist()):
         sources = ", ".join(repr(named[other]) for other in others)
-        warnings.warn(f"target {named[target]!r} is a linear function of {sources}; {remedy}", stacklevel=4)
+        warnings.warn(f"target {named[target]!r} is a linear function of {sources}; {remedy}", stacklevel=6)
 
 
 def _determined(Y: np.ndarray, varying: list[int]) -> Iterator[tuple[int, list[int]]]:
@@ -188,22 +189,26 @@ def _determined(Y: np.ndarray, varying: list[int]) -> Iterator[tuple[int, list[i
         kept.append(target)
 
 
+def check_same_columns(before: int, now: int) -> None:
+    """Raise if a table has more or fewer columns than that of the last fit."""
+    if before != now:
+        raise ValueError(f"{RESUMES}; the number of columns of X was {before} then and is {now} now")
+
+
 def check_same_networks(last: Predictor, design: Design, members: int, standardize: bool) -> None:
     """Raise if a warm start would need other networks than those of the last fit, or another standardisation."""
-    start = "warm_start resumes from the networks of the last fit"
     if not last.design.relative:
-        raise ValueError(f"{start}, and those of version 0.1.0 cannot be trained further; fit without warm_start")
-    names = {"inputs": "the number of columns of X", "targets": "the number of targets", "own": "network"}
-    names["widths"] = "hidden_layer_sizes"
+        raise ValueError(f"{RESUMES}, and those of version 0.1.0 cannot be trained further; fit without warm_start")
+    names = {"targets": "the number of targets", "own": "network", "widths": "hidden_layer_sizes"}
     for field, before, now in zip(design._fields, last.design, design, strict=True):
         if before != now:
-            raise ValueError(f"{start}; {names.get(field, field)} was {before!r:.60} then and is {now!r:.60} now")
+            raise ValueError(f"{RESUMES}; {names.get(field, field)} was {before!r:.60} then and is {now!r:.60} now")
     if last.members != members:
-        raise ValueError(f"{start}, which are {last.members}; members is {members} now")
+        raise ValueError(f"{RESUMES}, which are {last.members}; members is {members} now")
     parts = (last.inputs, last.targets)
     before = any(np.any(part.mean != 0) or np.any((part.std != 1) & np.isfinite(part.std)) for part in parts)
     if before != bool(standardize):
-        raise ValueError(f"{start} and its standardisation; standardize was {before} then and is {standardize} now")
+        raise ValueError(f"{RESUMES} and its standardisation; standardize was {before} then and is {standardize} now")
 
 
 def check_same_settings(before: tuple[Design, int], now: tuple[Design, int]) -> None:

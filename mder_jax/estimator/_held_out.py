@@ -37,6 +37,14 @@ class Before(NamedTuple):
     rows: TrainedRows
 
 
+class Split(NamedTuple):
+    """The rows of a fit as remembered; the mask (M, N) of those that members hold out, and these as remembered."""
+
+    rows: TrainedRows
+    held: np.ndarray | None = None
+    held_out: HeldOut | None = None
+
+
 def choose(
     random: np.random.RandomState,
     hashes: np.ndarray,

@@ -1,22 +1,18 @@
-"""A fitted `MDERRegressor` as one file, and its predictor as an artefact of `jax.export`."""
+"""A fitted `MDERRegressor` as one file."""
 
 import math
 import pathlib
 import platform
-import warnings
 from dataclasses import replace
 from datetime import UTC, datetime
 from typing import Any
 
 import jax
-import jax.numpy as jnp
 import numpy as np
-from jax import Array
 
 import mder_jax
-from mder_jax import linalg, persistence
+from mder_jax import persistence
 from mder_jax._checks import doubles, is_integer, target_names
-from mder_jax._files import write_whole
 from mder_jax.calibration import Scale
 from mder_jax.columns import Column, Encoding
 from mder_jax.columns.ranges import LARGEST, Range
@@ -24,11 +20,9 @@ from mder_jax.ensemble.members import leaves_by_path, like_those
 from mder_jax.estimator import _calibration, target_transforms
 from mder_jax.estimator._held_out import HeldOut
 from mder_jax.estimator._own_network import check_network, is_network
-from mder_jax.estimator._predicted_rows import mixture_moments, traced_moments
 from mder_jax.estimator._predictor import Design, Predictor
 from mder_jax.estimator._standardizer import Standardizer
 from mder_jax.estimator.cross_conformal import FoldModel
-from mder_jax.estimator.target_transforms import FittedMap, TargetTransforms
 from mder_jax.estimator.trained_rows import TrainedRows
 from mder_jax.persistence import ModelFileError
 
@@ -191,8 +185,9 @@ def _restored(cls: type, document: dict[str, Any], arrays: dict[str, np.ndarray]
         model.calibration_ = found._replace(folds=folds)
     for name, value in _fitted(document["fitted"], design, model.encoding_).items():
         setattr(model, name, value)
-    if model.encoding_.names is not None:
-        model.feature_names_in_ = np.array(model.encoding_.names, dtype=object)
+    columns = _feature_names(document, model.encoding_)
+    if columns is not None:
+        model.feature_names_in_ = np.array(columns, dtype=object)
     for name in CURVES:
         setattr(model, name, arrays.get(name))
     if not isinstance(document["extra"], dict):
@@ -270,6 +265,13 @@ def _encoding(document: dict[str, Any], design: Design, inputs: Standardizer) ->
     return found
 
 
+def _feature_names(document: dict[str, Any], encoding: Encoding) -> list[str] | None:
+    """The names of columns as scikit-learn knows them; in files of version 0.1.0 they are those of encoded columns."""
+    if document.get("encoding") is None:
+        return encoding.names
+    return _names("feature_names", document["feature_names"], encoding.table_width)
+
+
 def _encoding_of_version_0_1_0(document: dict[str, Any], inputs: Standardizer) -> Encoding:
     """Numbers and categories without gaps; their ranges are not known, so that no value is outside."""
     size = len(inputs.mean)
@@ -327,8 +329,9 @@ def _fitted(fields: dict[str, Any], design: Design, encoding: Encoding) -> dict[
     _names("target_names_", found["target_names_"], design.targets)
     if found["n_outputs_"] != design.targets or found["flat_"] not in (False, design.targets == 1):
         raise ModelFileError(f"a fit with {design.targets} targets did not leave {found}")
-    if not is_integer(found["n_features_in_"]):
-        raise ModelFileError(f"the number of features must be an integer; got {found['n_features_in_']!r:.60}")
+    columns = encoding.table_width, design.inputs  # of the table; of the encoded one in files of version 0.1.0
+    if not is_integer(found["n_features_in_"]) or found["n_features_in_"] not in columns:
+        raise ModelFileError(f"a fit with {columns[0]} columns did not leave {found['n_features_in_']!r:.60} features")
     if not all(is_integer(found[name]) for name in ("n_iter_", "n_rows_")):
         raise ModelFileError(f"epochs and rows must be integers; got {found['n_iter_']!r} and {found['n_rows_']!r}")
     return found | {"flat_": bool(found["flat_"]), "n_features_in_": encoding.table_width}
@@ -358,7 +361,7 @@ def _params(arrays: dict[str, np.ndarray], design: Design, members: int) -> Any:
         raise ModelFileError(f"sizes must be integers; got {widths}, {design.targets} targets, {members} members")
     found = {name.removeprefix("params/"): array for name, array in arrays.items() if name.startswith("params/")}
     if design.own is None:
-        if len(found) != 2 * len(widths):
+        if len(found) != 2 * len(widths) + len(design.embedded):
             raise ModelFileError(f"{len(found)} arrays are not those of hidden layers {design.widths!r:.60}")
         if "layers_0/kernel" in found:  # the names in files of version 0.1.0
             places = [(i, part) for i in range(len(widths)) for part in ("kernel", "bias")]
@@ -372,54 +375,3 @@ def _params(arrays: dict[str, np.ndarray], design: Design, members: int) -> Any:
             raise ModelFileError(f"parameters must be {wanted.dtype}, as the network makes them; got {got.dtype}")
     jax.eval_shape(jax.vmap(design.network().apply, (0, None)), params, np.zeros((1, design.inputs), np.float32))
     return params
-
-
-def _warn_of_lost_digits(targets: Standardizer) -> None:
-    """Warn if the means or covariances of targets do not fit into single precision."""
-    lost = (np.abs(targets.mean) > 1e4 * targets.std) | (targets.std < 1e-16) | (targets.std > 1e16)
-    if lost.any():
-        where = int(lost.argmax())
-        warnings.warn(
-            f"target {where} is {targets.mean[where]:g} ± {targets.std[where]:g}, which float32 does not resolve; "
-            "shift and scale it before the fit, or use the model itself",
-            stacklevel=4,
-        )
-
-
-def _refuse_transformers(transforms: TargetTransforms | None) -> None:
-    """Raise unless all transforms are by name: a program cannot call a transformer."""
-    for name, each in zip(transforms.names, transforms.maps, strict=True) if transforms else ():
-        if isinstance(each, FittedMap):
-            raise ValueError(
-                f"target {name!r} is transformed by a {each.name}, which jax cannot run; export needs 'log', 'log1p',"
-                " 'sqrt' or None"
-            )
-
-
-def export(predictor: Predictor, path: str | pathlib.Path) -> None:
-    """Write the moments in original units as a program for any number of rows, on CPU, GPU and TPU."""
-    transform = predictor.transform
-    _refuse_transformers(transform)
-    _warn_of_lost_digits(predictor.targets)
-    (x_mean, x_std), (y_mean, y_std), scale = jax.tree.map(
-        np.float32, (predictor.inputs, predictor.targets, predictor.scale)
-    )
-    network, params = predictor.design.network(), jax.tree.map(jnp.asarray, predictor.params)
-
-    def in_original_units(x: Array) -> dict[str, Any]:
-        outputs = jax.vmap(network.apply, (0, None))(params, (x - x_mean[None]) / x_std[None])
-        mean, aleatoric, within, between = mixture_moments(outputs, scale)
-        mean, S = y_mean[None] + y_std[None] * mean, jnp.broadcast_to(y_std[None], mean.shape)
-        if transform is not None:
-            std = jnp.sqrt(linalg.diagonal(aleatoric + within + between))
-            mean, std_of_y = traced_moments(transform, outputs, scale, (y_mean, y_std), (mean, S * std))
-            S = std_of_y / std
-        epistemic = within + between
-        covariances = {"aleatoric": aleatoric, "epistemic": epistemic, "total": aleatoric + epistemic}
-        scaled = {name: S[:, :, None] * S[:, None, :] * part for name, part in covariances.items()}
-        return {"mean": mean} | scaled
-
-    rows = jax.export.symbolic_shape("rows")[0]
-    example = jax.ShapeDtypeStruct((rows, predictor.design.inputs), jnp.float32)
-    exported = jax.export.export(jax.jit(in_original_units), platforms=("cpu", "cuda", "tpu"))(example)
-    write_whole(path, bytes(exported.serialize()))
