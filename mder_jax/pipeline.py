@@ -21,7 +21,7 @@ DOCUMENTATION = """As `MDERRegressor.{name}`, with X as it is before the steps:
 Example:
   >>> import numpy as np
   >>> from sklearn.preprocessing import StandardScaler
-  >>> X, Y = np.random.default_rng(0).normal(size=(2, 60, 2))
+  >>> X, Y = np.random.default_rng(0).uniform(size=(2, 60, 2))
   >>> model = make_pipeline(StandardScaler(), MDERRegressor((8,), members=2, max_iter=5)).fit(X[:30], Y[:30])
   >>> found = model.{call}
 """
@@ -83,7 +83,7 @@ class Pipeline(sklearn.pipeline.Pipeline):
         Example:
           >>> import numpy as np, tempfile
           >>> from sklearn.preprocessing import StandardScaler
-          >>> X, Y = np.random.default_rng(0).normal(size=(2, 60, 2))
+          >>> X, Y = np.random.default_rng(0).uniform(size=(2, 60, 2))
           >>> model = make_pipeline(StandardScaler(), MDERRegressor((8,), members=2, max_iter=5)).fit(X[:30], Y[:30])
           >>> with tempfile.TemporaryDirectory() as folder:
           ...     model.save(f"{folder}/model.mder")
@@ -108,7 +108,7 @@ class Pipeline(sklearn.pipeline.Pipeline):
         Example:
           >>> import numpy as np, tempfile
           >>> from sklearn.preprocessing import StandardScaler
-          >>> X, Y = np.random.default_rng(0).normal(size=(2, 60, 2))
+          >>> X, Y = np.random.default_rng(0).uniform(size=(2, 60, 2))
           >>> model = make_pipeline(StandardScaler(), MDERRegressor((8,), members=2, max_iter=5)).fit(X[:30], Y[:30])
           >>> with tempfile.TemporaryDirectory() as folder:
           ...     model.save(f"{folder}/model.mder")
@@ -127,7 +127,7 @@ class Pipeline(sklearn.pipeline.Pipeline):
         Example:
           >>> import jax, numpy as np, tempfile
           >>> from sklearn.preprocessing import StandardScaler
-          >>> X, Y = np.random.default_rng(0).normal(size=(2, 60, 2))
+          >>> X, Y = np.random.default_rng(0).uniform(size=(2, 60, 2))
           >>> model = make_pipeline(StandardScaler(), MDERRegressor((8,), members=2, max_iter=5)).fit(X[:30], Y[:30])
           >>> with tempfile.TemporaryDirectory() as folder:
           ...     model.export(f"{folder}/model.jaxexp")
@@ -150,7 +150,7 @@ def make_pipeline(*steps: Any, memory: Any = None, verbose: bool = False) -> Pip
     Example:
       >>> import numpy as np
       >>> from sklearn.preprocessing import StandardScaler
-      >>> X, Y = np.random.default_rng(0).normal(size=(2, 60, 2))
+      >>> X, Y = np.random.default_rng(0).uniform(size=(2, 60, 2))
       >>> model = make_pipeline(StandardScaler(), MDERRegressor((8,), members=2, max_iter=5)).fit(X[:30], Y[:30])
       >>> print(list(model.named_steps), model.predict_uncertainty(X[30:]).total.shape)
       ['standardscaler', 'mderregressor'] (30, 2, 2)

@@ -179,7 +179,7 @@ def test_a_gap_where_training_had_none():
     ):
         later = encoding.encode(pd.DataFrame({"a": [None, 1.0], "b": [None, "x"], "c": [None, 2.0]}))
     np.testing.assert_array_equal(later.X, [[2, 0, 0, 1.5, 1], [1, 1, 0, 2, 0]])
-    np.testing.assert_array_equal(later.novelty, [0.5, 0])
+    np.testing.assert_array_equal(later.novelty, [0.2, 0])
     assert {name: rows.tolist() for name, rows in later.outside.items()} == {"a": [True, False], "b": [True, False]}
 
 
@@ -259,10 +259,11 @@ def test_a_few_numbers_among_words_are_categories():
 def test_infinite_numbers_are_refused_with_column_and_row(value, later):
     table = pd.DataFrame({"a": [1.0, 2.0, 3.0], "b": pd.Series([1.0, 2.0, value], dtype=object)})
     encoding, _ = quietly(table.iloc[:2])
-    with pytest.raises(
-        ValueError, match=r"column 'b' must hold finite numbers below 3.4e38; row 2 .* has -?(inf|1e\+39)"
-    ):
+    with pytest.raises(columns.CellError) as error:
         encoding.encode(table) if later else columns.learn(table)
+    told = f"column 'b' must hold finite numbers below 3.4e38; got {float(value):g}"
+    assert str(error.value) == f"{told} (row 2, counted from 0)"
+    assert error.value.located(lambda row: f"line {row + 2}") == f"{told} (line 4)"
 
 
 # ---- Categories
@@ -321,7 +322,7 @@ def test_rare_levels_are_put_together():
     message = r"2 of 4 rows have a level of 'kind' that training had rarely or never: 'new' \(2\)$"
     with pytest.warns(UserWarning, match=message):
         later = encoding.encode(pd.DataFrame({"kind": ["a", "new", "new", "b"]}))
-    np.testing.assert_array_equal(later.novelty, [0, 0.25, 0.25, 0])
+    np.testing.assert_array_equal(later.novelty, [0, 0.05, 0.05, 0])
     _, with_gaps = quietly(pd.concat([table, pd.DataFrame({"kind": [None]})]))
     np.testing.assert_array_equal(with_gaps[[0, 60, 97, 100]], np.eye(4)[[0, 1, 3, 2]])
     few, _ = quietly(table.iloc[10:])  # of fewer than 100 rows all levels are kept
@@ -422,16 +423,17 @@ def test_the_order_of_a_date_is_decided_by_the_whole_column():
     ["2021-02-29", "2021-13-01", "2021-00-10", "0000-01-01", "2021-01-32", "2021-01-01 25:00", "2021-01-01 10:75"],
 )
 def test_dates_that_do_not_exist_are_refused(text):
-    table = pd.DataFrame({"when": ["2020-02-29", text]})
-    with pytest.raises(ValueError, match=f"column 'when' holds '{text}', a date that does not exist"):
+    table = pd.DataFrame({"when": ["2020-02-29", "2020-02-29", text, text]})
+    message = rf"column 'when' holds '{text}', a date that does not exist \(row 2, counted from 0\)"
+    with pytest.raises(columns.CellError, match=message):
         columns.learn(table)
-    encoding, _ = quietly(table.assign(when=["2020-02-29", "2021-01-01"]))
-    with pytest.raises(ValueError, match=f"column 'when' holds '{text}', a date that does not exist"):
+    encoding, _ = quietly(table.assign(when=["2020-02-29", "2021-01-01"] * 2))
+    with pytest.raises(columns.CellError, match=message):
         encoding.encode(table)
 
 
 def test_dates_before_the_year_one_are_refused():
-    with pytest.raises(ValueError, match=r"column 'x0' row 1 .* has a date before the year 1"):
+    with pytest.raises(ValueError, match=r"column 'x0' has a date before the year 1 or after 9999 \(row 1, counted"):
         columns.learn(np.array(["2020-01-01", "-0005-01-01"], "datetime64[s]")[:, None])
 
 
@@ -441,15 +443,15 @@ def test_times_of_day(texts):
     encoding, X = quietly(pa.table({"at": [one.isoformat() for one in clock] if texts else clock}))
     hours = np.array([0, 6.5, 18, 23 + 59.5 / 60])
     np.testing.assert_allclose(X, np.stack([hours, *angles(hours / 24)], axis=1), atol=1e-12)
-    with pytest.raises(ValueError, match="column 'at' holds '24:30', a time that does not exist"):
-        encoding.encode(pa.table({"at": ["24:30"]}))
+    with pytest.raises(ValueError, match=r"column 'at' holds '24:30', a time that does not exist \(row 1, "):
+        encoding.encode(pa.table({"at": ["10:00", "24:30"]}))
 
 
 def test_gaps_in_dates_and_dates_beyond_those_of_training():
     when = pd.Series(pd.to_datetime(["2020-01-01", "2020-06-01", None, "2021-01-01", "2021-06-30"]))
     encoding, X = quietly(pd.DataFrame({"when": when}))
     assert encoding.width == 4 and X[2, 0] == pytest.approx(np.delete(X[:, 0], 2).mean()) and X[2, 3] == 1
-    message = r"1 of 2 rows is outside the range of training in 'when' \(2020-01-01 to 2021-06-30\)"
+    message = r"1 of 2 rows is far outside the range of training in 'when' \(2020-01-01 to 2021-06-30\)"
     with pytest.warns(UserWarning, match=message):
         later = encoding.encode(pd.DataFrame({"when": pd.to_datetime(["2024-01-01", "2020-06-01"])}))
     assert later.novelty[0] > 1 and later.novelty[1] == 0
@@ -459,7 +461,7 @@ def test_a_column_of_dates_must_stay_one():
     encoding, _ = quietly(pd.DataFrame({"when": pd.date_range("2020-01-01", periods=5)}))
     with pytest.raises(ValueError, match="column 'when' held dates in training and holds numbers now"):
         encoding.encode(pd.DataFrame({"when": [1.0, 2.0]}))
-    assert encoding.encode(pd.DataFrame({"when": [np.nan]}), quiet=True).novelty.tolist() == [0.25]
+    assert encoding.encode(pd.DataFrame({"when": [np.nan]}), quiet=True).novelty.tolist() == [0.1]
 
 
 # ---- Values far from training
@@ -501,19 +503,38 @@ def test_values_beyond_the_range_are_drawn_to_it():
 def test_rows_outside_are_flagged_and_reported():
     table = pd.DataFrame({"weight": [1613.0, 3000.0, 5140.0], "year": [70.0, 75.0, 82.0]})
     encoding, _ = quietly(table)
-    message = r"^3 of 4 rows are outside the range of training in 'weight' \(1613 to 5140\)$"
-    later = pd.DataFrame({"weight": [16130.0, 0, 2000, 5141], "year": [70.0, 71, 72, 82.1]})
-    with pytest.warns(UserWarning, match=message):  # a year of 82.1 is hardly worth a word
+    message = r"^2 of 4 rows are far outside the range of training in 'weight' \(1613 to 5140\)$"
+    later = pd.DataFrame({"weight": [16130.0, 0, 2000, 5141], "year": [70.0, 71, 72, 84.3]})
+    with pytest.warns(UserWarning, match=message):  # less than a fifth of the width is not worth a word
         encoded = encoding.encode(later)
-    assert {name: rows.tolist() for name, rows in encoded.outside.items()} == {
-        "weight": [True, True, False, True],
-        "year": [False, False, False, True],
-    }
+    assert {name: rows.tolist() for name, rows in encoded.outside.items()} == {"weight": [True, True, False, False]}
     excess = np.array([16130 - 5140, 1613, 0, 1]) / (5140 - 1613)
-    year = np.array([0, 0, 0, 0.1]) / 12
+    year = np.array([0, 0, 0, 2.3]) / 12
     np.testing.assert_allclose(encoded.novelty, (excess / 0.25) ** 4 + (year / 0.25) ** 4, rtol=1e-9)
     assert encoding.encode(later, quiet=True).novelty.tolist() == encoded.novelty.tolist()
     np.testing.assert_array_equal(encoding.encode(later.to_numpy(), quiet=True).X, encoded.X)
+    with pytest.warns(UserWarning, match=r"^1 of 1 rows is far outside .* in 'year' \(70 to 82\)$"):
+        assert list(encoding.encode([[2000.0, 84.5]]).outside) == ["year"]
+    assert not encoding.encode([[2000.0, 82.1]]).outside
+
+
+def test_a_few_far_values_of_an_array_are_as_those_of_any_table():
+    table = np.random.default_rng(0).uniform(size=(50, 4))
+    encoding, _ = quietly(table)
+    assert encoding.encode(table).X is table  # nothing is copied
+    later = table.copy()
+    later[3, 1], later[5, 1], later[5, 3], later[7, 0] = 9.0, -9.0, 1.05, np.nan
+    before = later.copy()
+    array, others = encoding.encode(later, quiet=True), encoding.encode(later.astype(object), quiet=True)
+    np.testing.assert_array_equal(array.X, others.X)
+    np.testing.assert_array_equal(array.novelty, others.novelty)
+    assert list(array.outside) == list(others.outside) == ["x0", "x1"]
+    for name, rows in array.outside.items():
+        np.testing.assert_array_equal(rows, others.outside[name])
+    np.testing.assert_array_equal(later, before)
+    later[1, 2] = np.inf
+    with pytest.raises(columns.CellError, match=r"^column 'x2' must hold finite .*; got inf \(row 1, "):
+        encoding.encode(later)
 
 
 def test_another_value_of_a_constant_column():
@@ -541,7 +562,7 @@ def test_what_cannot_be_learnt_from_is_left_out_in_one_warning():
     )
     encoding, encoded, said = learn(table)
     assert said == [
-        "columns left out: 'Unnamed: 0' (counts the rows), 'id' (counts the rows), "
+        "columns left out: 'Unnamed: 0' (a number of its own in every row), 'id' (a number of its own in every row), "
         "'name' (text that is different in most rows), "
         "'empty' (no value in any row), 'same' (the same in every row), 'word' (the same in every row)"
     ]
@@ -558,7 +579,20 @@ def test_texts_that_hardly_ever_occur_again_are_left_out():
 
 def test_a_counter_stays_if_it_is_all_there_is():
     assert quietly(pd.DataFrame({"id": range(9)}))[0].width == 1
-    assert quietly(pd.DataFrame({"id": [3, 1, 2], "x": [1.0, 2.0, 4.0]}))[0].width == 2  # not in order
+    assert quietly(pd.DataFrame({"no": [3, 1, 2], "x": [1.0, 2.0, 4.0]}))[0].width == 2  # not in order
+
+
+@pytest.mark.parametrize("name", ["ID", "customer_id", "GameID", "Unnamed: 0"])
+def test_numbers_of_rows_in_any_order_are_left_out(name):
+    with pytest.warns(UserWarning, match=f"columns left out: '{name}' .a number of its own in every row"):
+        encoding, _ = columns.learn(pd.DataFrame({name: [30, 12, 25, 7], "x": [1.0, 2.0, 4.0, 5.0]}))
+    assert encoding.left_out == (name,)
+    assert quietly(pd.DataFrame({name: [30, 30, 25, 7], "x": [1.0, 2.0, 4.0, 5.0]}))[0].width == 2
+
+
+@pytest.mark.parametrize("name", ["paid", "humid", "x1"])
+def test_other_integers_stay(name):
+    assert quietly(pd.DataFrame({name: [30, 12, 25, 7], "x": [1.0, 2.0, 4.0, 5.0]}))[0].width == 2
 
 
 def test_a_table_without_anything_to_learn_from():
@@ -690,6 +724,7 @@ SPOILT_COLUMN = [
     ],
     *[("parts", ["week"]), ("parts", ["year"]), ("parts", "year"), ("levels", ["a"]), ("levels", ["a", "a"])],
     *[("levels", [1]), ("levels", None), ("other", 0), ("ranges", [[0, 10**400, 1]])],
+    *[("embedded", True), ("embedded", 0)],
 ]
 
 
@@ -708,7 +743,85 @@ def test_spoilt_files_are_refused(everything):
             columns.Encoding.from_json(document)
 
 
-# ---- Leaks
+# ---- Targets
+
+
+@pytest.mark.parametrize(
+    ("column", "values"),
+    [
+        (["1.5", "2", "-3e2"], [1.5, 2, -300]),
+        (["1,5", "1.234,25", "0"], [1.5, 1234.25, 0]),
+        (["17,674.5", "$ 3", "4 %"], [17674.5, 3, 0.04]),
+        (["1", "?", "n/a"], [1, np.nan, np.nan]),
+        (["7", None, ""], [7, np.nan, np.nan]),
+        (["True", "false", "?"], [1, 0, np.nan]),
+        ([True, None, False], [1, np.nan, 0]),
+        ([1, 2, 5], [1, 2, 5]),
+    ],
+)
+@pytest.mark.parametrize("frame", [pd.DataFrame, pa.table])
+def test_targets_are_numbers_however_they_are_written(column, values, frame):
+    read = columns.read_targets(frame({"y": column, "z": [1.0, 2.0, 1e30]}))
+    np.testing.assert_array_equal(read, np.stack([values, [1.0, 2.0, 1e30]], axis=1))  # a far target stays where it is
+    assert read.dtype == np.float64
+
+
+def test_targets_of_arrays():
+    array = np.array([[1.5, np.nan], [2.5, 3.5]])
+    np.testing.assert_array_equal(columns.read_targets(array), array)
+    np.testing.assert_array_equal(columns.read_targets(array.astype(np.float32).tolist()), array)
+    np.testing.assert_array_equal(columns.read_targets(np.full((2, 1), np.nan)), [[np.nan]] * 2)
+
+
+@pytest.mark.parametrize(
+    ("column", "message"),
+    [
+        (["1", "2", "many", "few"], "is a target and must hold numbers; got 'many' (row 2, counted from 0)"),
+        ([1.0, np.inf, 2.0, 3.0], "must hold finite numbers below 3.4e38; got inf (row 1, counted from 0)"),
+        (["1", "2", "3", "1e39"], "must hold finite numbers below 3.4e38; got 1e+39 (row 3, counted from 0)"),
+        (pd.date_range("2020-01-01", periods=4), "is a target and must hold numbers; it holds times"),
+    ],
+)
+def test_targets_that_are_no_numbers(column, message):
+    table = pd.DataFrame({"y": column, "z": ["1", "2", "3", "4"]})
+    with pytest.raises(columns.CellError) as error:
+        columns.read_targets(table)
+    assert str(error.value) == f"column 'y' {message}"
+    both = table.assign(z=["1", "?", "3", "four"])
+    with pytest.raises(columns.CellError, match="2 columns cannot be used") as error:
+        columns.read_targets(both)
+    assert [(name, row) for name, _, row in error.value.found][1] == ("z", 3)
+
+
+def test_an_error_about_cells_names_rows_as_a_file_does():
+    error = columns.CellError([("a", "holds inf", 0), ("b", "holds lists", None), ("c", "holds x", 7)])
+    assert str(error).splitlines() == [
+        "3 columns cannot be used:",
+        "  column 'a' holds inf (row 0, counted from 0)",
+        "  column 'b' holds lists",
+        "  column 'c' holds x (row 7, counted from 0)",
+    ]
+    assert error.located(lambda row: f"t.csv, line {row + 2}").splitlines()[3] == "  column 'c' holds x (t.csv, line 9)"
+    again = pickle.loads(pickle.dumps(error))
+    assert (again.found, str(again)) == (error.found, str(error))
+
+
+# ---- Numbers of X, and leaks
+
+
+def test_numbers_of_encoded_rows_are_those_that_were_read():
+    x = np.append(np.linspace(0, 1, 30), [np.nan, 1e9])
+    table = pd.DataFrame({"kind": ["a", "b"] * 16, "x": x, "when": pd.date_range("2020", periods=32), "y": x[::-1]})
+    encoding, X = quietly(table)
+    found = encoding.numbers(X)
+    assert list(found) == ["x", "y"]
+    expected = np.append(x[:30], [np.nan, np.nan])  # a gap, and a number that was drawn in
+    np.testing.assert_array_equal(found["x"], expected)
+    np.testing.assert_array_equal(found["y"], expected[::-1])
+    with pytest.raises(ValueError, match=rf"X must have shape \(N, {encoding.width}\), as encoded; got \(32, 2\)"):
+        encoding.numbers(X[:, :2])
+    with pytest.raises(TypeError, match="X must be an array of real numbers"):
+        encoding.numbers("x")
 
 
 def test_copies_and_sums_of_targets_are_found():

@@ -232,7 +232,7 @@ def conformal_scores(prediction: StudentT | NIW | Mixture, y: ArrayLike, joint: 
 
     Example:
       >>> t = StudentT(df=jnp.inf, loc=jnp.zeros((4, 1)), scale_tril=jnp.ones((4, 1, 1)))
-      >>> print(conformal_scores(t, jnp.array([[-3.0], [1.0], [jnp.nan], [2.0]])).round(3))
+      >>> print(np.asarray(conformal_scores(t, jnp.array([[-3.0], [1.0], [jnp.nan], [2.0]]))).round(3))
       [1. 2. 3.]
     """
     mixture, y = _held_out(prediction, y)

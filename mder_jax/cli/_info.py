@@ -30,6 +30,8 @@ def _outline(path: pathlib.Path, model: Any, about: dict[str, Any]) -> Iterator[
     versions = about.get("versions") or {}
     yield f"{path}: {model.predictor_.members} networks with hidden layers of {_joined(design.widths, ' and ')}"
     yield f"targets:   {listed(targets)}"
+    if model.predictor_.transform is not None:
+        yield f"learnt as: {_joined(model.predictor_.transform.labels())}"
     if encoding.names is None:
         yield f"features:  {len(encoding.columns)} columns"
     else:

@@ -7,8 +7,6 @@ from typing import Any
 
 import pyarrow as pa
 
-from mder_jax.cli._tables import Table, require_columns
-
 MOST_ROWS = 100_000  # for scores and for calibration; of a larger table these are drawn at random
 Result = tuple[dict[str, Any], str]
 
@@ -33,14 +31,13 @@ def load(path: pathlib.Path) -> tuple[Any, list[str]]:
     model = regressor().load(path)
     if model.encoding_.names is None or model.target_names_ is None:
         raise ValueError(f"{path} was trained on arrays without names of columns; fit a data frame, or use mder train")
+    model.flat_ = False  # targets are columns here, also a single one
     return model, model.target_names_
 
 
-def used_features(table: Table, model: Any) -> list[str]:
-    """The columns that a model reads, all of which the table must have."""
-    names = [column.name for column in model.encoding_.columns]
-    require_columns(table, names, "the model")
-    return names
+def used_features(model: Any) -> list[str]:
+    """The columns that a model reads."""
+    return [column.name for column in model.encoding_.columns]
 
 
 def with_unused(features: pa.Table, model: Any) -> pa.Table:

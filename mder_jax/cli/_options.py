@@ -2,6 +2,7 @@
 
 import argparse
 import csv
+import itertools
 import math
 import pathlib
 import re
@@ -25,9 +26,10 @@ wrong, 130 interrupted.
 """
 TRAIN = """Train a model on the rows of a table and write it to a file.
 
-Numbers and true/false are used as they are, text becomes categories. An empty
-cell is a missing value, in CSV also NA, NaN, null and what --na names: targets
-may be missing, features may not. After Ctrl-C the same command resumes where it
+Numbers, dates and true/false are read as such, other text becomes categories.
+Features and targets may be missing: an empty cell, NA, NaN, null or what --na
+names. Columns that nothing can be learnt from, such as names and row numbers,
+are left out, with a warning. After Ctrl-C the same command resumes where it
 stopped.
 """
 PREDICT = """Write a table of predictions, one row for each row of TABLE.
@@ -35,12 +37,19 @@ PREDICT = """Write a table of predictions, one row for each row of TABLE.
 Columns for each target a: a_mean, a_std, a_aleatoric_std, a_epistemic_std,
 a_lower and a_upper, for each pair of targets corr_a_b. a_std, the interval and
 the correlation are those of a new observation. Units are those of the training
-table. The model finds its features by name and ignores other columns.
+table. The column outside names the columns in which a row is unlike those of
+training: far out of range, an unseen category, or missing where nothing was.
+The model finds its features by name and ignores other columns.
 """
 EVALUATE = """Print how well a model predicts the targets of a table.
 
 Use rows that it was neither trained nor calibrated with.
 """
+TRANSFORMS = {
+    "log": "targets above 0 of which the logarithm is learnt, such as prices; results are in original units",
+    "log1p": "the same with ln(1 + y), for counts with zeros",
+    "sqrt": "the same with the square root",
+}
 INFO = "Print a summary of a model file."
 
 
@@ -52,11 +61,36 @@ def read(arguments: Sequence[str] | None) -> argparse.Namespace:
         given = {name: getattr(options, name) for name in Reading._fields}
         options.reading = Reading(**given | {"missing": tuple(options.missing)})
     if options.command == "train":
-        if both := set(options.targets) & set(options.features or options.exclude):
-            parser.error(f"{min(both)!r} is a target; it cannot be a feature or excluded as well")
+        _check_roles(parser, options)
         options.own_checkpoint = options.checkpoint is None
         options.checkpoint = options.checkpoint or options.out.with_name(options.out.name + ".checkpoint")
     return options
+
+
+def _check_roles(parser: argparse.ArgumentParser, options: argparse.Namespace) -> None:
+    """End with an error if a column is to be two things at once; sets `transforms`, by the name of a target."""
+    special = {
+        "--weights": [options.weights] * bool(options.weights),
+        "--groups": [options.groups] * bool(options.groups),
+    }
+    uses = {"--targets": options.targets, "--exclude": options.exclude} | special
+    kinds = {f"--{kind}": getattr(options, kind) for kind in TRANSFORMS}
+    for of_columns in (
+        uses | {"--features": options.features or []},
+        uses | {"--categorical": options.categorical},
+        kinds,
+    ):
+        for (one, names), (other, others) in itertools.combinations(of_columns.items(), 2):
+            if both := set(names) & set(others):
+                parser.error(f"{min(both)!r} is named in {one} and in {other}; give one of them")
+    if unknown := set(options.categorical) - set(options.features or options.categorical):
+        parser.error(f"--categorical: {min(unknown)!r} is not one of --features")
+    for flag, names in kinds.items():
+        if unknown := set(names) - set(options.targets):
+            parser.error(f"{flag}: {min(unknown)!r} is not one of --targets")
+    if options.groups and options.last:
+        parser.error("--groups and --last are two ways to hold out rows; give one of them")
+    options.transforms = {name: kind for kind in TRANSFORMS for name in getattr(options, kind)}
 
 
 def _parser() -> argparse.ArgumentParser:
@@ -85,6 +119,16 @@ def _add_train(command: argparse.ArgumentParser) -> None:
     chosen = command.add_mutually_exclusive_group()
     chosen.add_argument("--features", type=_names, metavar="x,y", help="columns to predict from; default: all others")
     chosen.add_argument("--exclude", type=_names, default=[], metavar="z", help="columns to leave out")
+    command.add_argument(
+        "--categorical",
+        type=_names,
+        default=[],
+        metavar="x,y",
+        help="columns of numbers that are categories, such as postcodes; text is recognised",
+    )
+    for name, about in TRANSFORMS.items():
+        command.add_argument(f"--{name}", type=_names, default=[], metavar="a,b", help=about)
+    command.add_argument("--weights", type=_name, metavar="COLUMN", help="weights of the rows, 0 or more; no feature")
     _add_output(command, "--out", "the model file")
     command.add_argument("--members", type=_count, metavar="M", help="number of networks (default 10)")
     command.add_argument("--hidden", type=_widths, metavar="64,64", help="widths of the hidden layers (default 64,64)")
@@ -94,7 +138,18 @@ def _add_train(command: argparse.ArgumentParser) -> None:
         "--validation",
         type=_fraction,
         metavar="FRACTION",
-        help="of the rows, for early stopping (default 0.1)",
+        help="of the rows, held out by each network for early stopping (default 0.1)",
+    )
+    command.add_argument(
+        "--groups",
+        type=_name,
+        metavar="COLUMN",
+        help="such as patient: rows of a group are held out together, for early stopping and calibration; no feature",
+    )
+    command.add_argument(
+        "--last",
+        action="store_true",
+        help="hold out the last rows, for early stopping and calibration: for rows in the order of time",
     )
     command.add_argument("--seed", type=_seed, default=0, metavar="S", help="seed of random numbers (default 0)")
     command.add_argument(
@@ -147,12 +202,13 @@ def _add_table(command: argparse.ArgumentParser, bad_rows: list[str]) -> None:
         metavar="?,none",
         help="further texts that mean a missing value; may be repeated",
     )
+    which = "rows with a wrong number of fields" + (", or a cell that cannot be read," if "flag" in bad_rows else "")
     flag = ", or predicted as empty cells with a column that says why" if "flag" in bad_rows else ""
     group.add_argument(
         "--bad-rows",
         choices=bad_rows,
         default="refuse",
-        help=f"rows with a wrong number of fields are refused (default), left out{flag}",
+        help=f"{which} are refused (default), left out{flag}",
     )
 
 
@@ -170,6 +226,13 @@ def _names(text: str) -> list[str]:
     if twice:
         raise argparse.ArgumentTypeError(f"{twice[0]!r} is named twice")
     return names
+
+
+def _name(text: str) -> str:
+    names = _names(text)
+    if len(names) > 1:
+        raise argparse.ArgumentTypeError(f"expected the name of one column; got {text!r}")
+    return names[0]
 
 
 def _delimiter(text: str) -> str:

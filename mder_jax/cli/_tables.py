@@ -7,7 +7,7 @@ import difflib
 import itertools
 import pathlib
 import warnings
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -78,9 +78,13 @@ class _FileOfRows:
         self.missing = (*self.own_missing, *reading.missing)
         self._state = _state(path)
 
+    def places(self, rows: Sequence[int]) -> list[str]:
+        """Where rows (the first is 0) are in the file."""
+        return [f"row {row + 1}" for row in rows]
+
     def place(self, row: int) -> str:
-        """Where a row (the first is 0) is in the file."""
-        return f"row {row + 1}"
+        """Where a row is in the file."""
+        return self.places([row])[0]
 
     def _in_blocks(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         rows = 0
@@ -154,13 +158,14 @@ class CsvTable(_FileOfRows):
             yield from (batch.rename_columns(list(columns)) for batch in reader)
         self._settle(bad)
 
-    def place(self, row: int) -> str:
-        """Where a row (the first is 0) is in the file, as an editor counts lines."""
+    def places(self, rows: Sequence[int]) -> list[str]:
+        """Where rows (the first is 0) are in the file, as an editor counts lines."""
+        wanted, lines = set(rows), {}
         with contextlib.suppress(TableError):  # something before it that Python cannot read
             good = (line for line, fields in self._file.records() if len(fields) == len(self._header))
-            for line in itertools.islice(good, row + 1, row + 2):
-                return f"line {line}"
-        return super().place(row)
+            known = enumerate(itertools.islice(good, max(rows, default=-1) + 2), -1)
+            lines = {row: f"line {line}" for row, line in known if row in wanted}
+        return [lines.get(row, f"row {row + 1}") for row in rows]
 
     def _settle(self, bad: int) -> None:
         """Refuse the rows with a wrong number of fields, or say that they are left out."""
@@ -297,13 +302,18 @@ def _checked_names(path: pathlib.Path, names: Sequence[str]) -> list[str]:
     return named
 
 
-def require_columns(table: Table, names: Iterable[str], where: str) -> None:
-    """Raise unless the table has all these columns; similar names are suggested."""
+def require_columns(table: Table, wanted: Mapping[str, Iterable[str]]) -> None:
+    """Raise unless the table has all columns, given by who wants them; similar names are suggested."""
     known = set(table.names)
-    missing = [f"{quoted(name)}{_suggestion(name, table.names)}" for name in names if name not in known]
-    if missing:
-        few = ", ".join(missing[:5]) + (f" and {len(missing) - 5} more" if len(missing) > 5 else "")
-        raise TableError(f"{table.path} has no column {few}, named in {where}; its columns are {listed(table.names)}")
+    missing = {where: [name for name in names if name not in known] for where, names in wanted.items()}
+    parts = [f"{_few(names, table.names)}, named in {where}" for where, names in missing.items() if names]
+    if parts:
+        raise TableError(f"{table.path} has no column {', nor '.join(parts)}; its columns are {listed(table.names)}")
+
+
+def _few(names: Sequence[str], known: Sequence[str]) -> str:
+    more = f" and {len(names) - 5} more" if len(names) > 5 else ""
+    return ", ".join(f"{quoted(name)}{_suggestion(name, known)}" for name in names[:5]) + more
 
 
 def _suggestion(name: str, names: Sequence[str]) -> str:
@@ -396,7 +406,9 @@ def with_bad_rows(batches: Iterable[pa.RecordBatch], bad_rows: Sequence[BadRow])
 
 
 def _with_empty_rows(batch: pa.RecordBatch, places: np.ndarray, reasons: np.ndarray) -> pa.RecordBatch:
+    why = np.full(batch.num_rows, None, object)
+    if REASON in batch.schema.names:  # of rows with a wrong cell
+        why, batch = np.array(batch[REASON].to_pylist(), object), batch.drop_columns([REASON])
     source = np.insert(np.arange(batch.num_rows), places, -1)
     whole = batch.take(pa.array(source, mask=source < 0))
-    why = np.insert(np.full(batch.num_rows, None, object), places, reasons)
-    return whole.append_column(REASON, pa.array(why, pa.string()))
+    return whole.append_column(REASON, pa.array(np.insert(why, places, reasons), pa.string()))

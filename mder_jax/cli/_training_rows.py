@@ -3,20 +3,24 @@
 import argparse
 import filecmp
 import pathlib
+import warnings
 from collections.abc import Sequence
 from typing import NamedTuple
 
 import numpy as np
+import pyarrow as pa
 
 from mder_jax.cli import _rows, _tables
 from mder_jax.cli._model import MOST_ROWS
 from mder_jax.cli._predict import prediction_names
 from mder_jax.cli._rows import Rows
 from mder_jax.cli._tables import Table, TableError, listed, quoted
+from mder_jax.columns import learn
+from mder_jax.columns.learning import COUNTER
 
 
 class TrainingRows(NamedTuple):
-    """Rows to train on, rows to calibrate with, and the number of rows without a target, which are not used.
+    """Rows to train on, rows to calibrate with, and numbers of rows that are not used: no target, or weight 0.
 
     With folds the rows to calibrate with are those to train on.
     """
@@ -25,6 +29,7 @@ class TrainingRows(NamedTuple):
     rows: Rows
     calibration: Rows | None
     without_target: int
+    without_weight: int
 
 
 def read(options: argparse.Namespace) -> TrainingRows:
@@ -32,11 +37,17 @@ def read(options: argparse.Namespace) -> TrainingRows:
     table = _tables.open_table(options.table, options.reading)
     features = _feature_names(table, options)
     other = _calibration_table(options, features)
-    whole = _rows.read(table, features, options.targets)
+    whole = _rows.read(table, features, options.targets, options.weights, options.groups)
     rows = whole.take(~np.isnan(whole.Y).all(axis=1))
+    without_target = whole.total - len(rows.Y)
+    if rows.weights is not None:
+        rows = rows.take(rows.weights > 0)
+    without_weight = whole.total - without_target - len(rows.Y)
     check_targets(table, options.targets, rows.Y)
-    calibration, held_out = None, _held_out(len(rows.Y), options)
-    if held_out.any():
+    _rows.check_transforms(table, rows, options.targets, options.transforms)
+    calibration = None
+    if isinstance(options.calibrate, float):
+        held_out = _held_out(rows, options)
         rows, calibration = rows.take(~held_out), rows.take(held_out)
         check_targets(table, options.targets, rows.Y, f" that --calibrate {options.calibrate:g} leaves")
     if isinstance(options.calibrate, int):
@@ -49,17 +60,23 @@ def read(options: argparse.Namespace) -> TrainingRows:
         if not len(calibration.Y):
             nothing = "so that there is nothing to calibrate with"
             raise ValueError(f"{other.path}: no row has a value of {listed(options.targets)}, {nothing}")
-    return TrainingRows(table, rows, calibration, whole.total - len(held_out))
+        _rows.check_transforms(other, calibration, options.targets, options.transforms)
+    rows = _counted_anew(table, whole, rows)
+    if calibration is not None:
+        _check_calibration(table, rows, other or table, calibration, options.categorical)
+    return TrainingRows(table, rows, calibration, without_target, without_weight)
 
 
 def _feature_names(table: Table, options: argparse.Namespace) -> list[str]:
-    """The columns to learn from: those named, or all that are neither targets nor excluded."""
-    _tables.require_columns(table, options.targets, "--targets")
-    _tables.require_columns(table, options.features or options.exclude, "--features or --exclude")
+    """The columns to learn from: those named, or all that have no other use and are not excluded."""
+    special = {"--weights": options.weights, "--groups": options.groups}
+    named = {"--targets": options.targets, "--features": options.features or [], "--exclude": options.exclude}
+    named |= {"--categorical": options.categorical} | {flag: [name] for flag, name in special.items() if name}
+    _tables.require_columns(table, named)
     outputs = prediction_names(options.targets)
     if len(set(outputs)) < len(outputs):
         raise ValueError(f"columns of predictions would have the same name; rename {listed(options.targets)}")
-    left_out = {*options.targets, *options.exclude}
+    left_out = {*options.targets, *options.exclude, *special.values()}
     features = options.features or [name for name in table.names if name not in left_out]
     if not features:
         raise ValueError(f"{table.path}: no column is left to learn from besides the targets")
@@ -74,8 +91,47 @@ def _calibration_table(options: argparse.Namespace, features: list[str]) -> Tabl
     if filecmp.cmp(options.table, other.path, shallow=False):
         same = "these are the rows to train on, whose errors are too small to calibrate with"
         raise ValueError(f"--calibrate {other.path}: {same}; give other rows, or a fraction such as 0.2")
-    _tables.require_columns(other, [*features, *options.targets], "the table to train on")
+    _tables.require_columns(other, {"the table to train on": [*features, *options.targets]})
     return other
+
+
+def _counted_anew(table: Table, whole: Rows, rows: Rows) -> Rows:
+    """The rows to train on; columns that count the rows of the whole table count these, and are then left out."""
+    named = [name for name in whole.features.column_names if COUNTER.fullmatch(name.strip().lower())]
+    if not named or len(rows.Y) == whole.total:
+        return rows
+    left_out = [_left_out(table, part, named) for part in (whole, rows)]
+    features = rows.features
+    for name in sorted(left_out[0] - left_out[1]):
+        place = features.column_names.index(name)
+        features = features.set_column(place, name, pa.array(np.arange(1, len(rows.Y) + 1)))
+    return rows._replace(features=features)
+
+
+def _left_out(table: Table, rows: Rows, names: list[str]) -> set[str]:
+    """Which of these columns are left out beside another one."""
+    other = pa.array(np.arange(len(rows.Y)) ** 2)
+    with warnings.catch_warnings(), _rows.located(table, rows.row_index):
+        warnings.simplefilter("ignore", UserWarning)
+        return set(learn(rows.features.select(names).append_column("other", other))[0].left_out)
+
+
+def _check_calibration(table: Table, rows: Rows, other: Table, calibration: Rows, categorical: Sequence[str]) -> None:
+    """Raise if a cell to calibrate with cannot be read, or most of these rows are rows to train on."""
+    from mder_jax.estimator import trained_rows
+
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", UserWarning)  # said by the fit
+        with _rows.located(table, rows.row_index):
+            encoding, training = learn(rows.features, categorical)
+        with _rows.located(other, calibration.row_index):
+            X = encoding.encode(calibration.features, quiet=True).X
+    if other is not table:
+        known = trained_rows.remember(training.X, rows.Y)
+        found, fraction = trained_rows.found_among(known, X, calibration.Y)
+        if fraction >= trained_rows.REFUSED:
+            these = f"{found:,} of {len(X):,} rows are rows to train on"
+            raise TableError(f"{other.path}: {these}; calibrate with others, or with a fraction such as 0.2")
 
 
 def check_targets(table: Table, names: Sequence[str], Y: np.ndarray, which: str = "") -> None:
@@ -93,10 +149,15 @@ def check_targets(table: Table, names: Sequence[str], Y: np.ndarray, which: str 
             raise TableError(f"{start} {quoted(name)} is {low:g} in every row{which}; nothing to learn")
 
 
-def _held_out(rows: int, options: argparse.Namespace) -> np.ndarray:
-    """Which rows to calibrate with, (rows,): drawn at random if --calibrate is a fraction, none otherwise."""
-    held_out = np.zeros(rows, bool)
-    if isinstance(options.calibrate, float):
-        size = max(1, round(options.calibrate * rows))
-        held_out[np.random.default_rng(options.seed).permutation(rows)[:size]] = True
-    return held_out
+def _held_out(rows: Rows, options: argparse.Namespace) -> np.ndarray:
+    """Which rows to calibrate with, (N,): drawn at random, in whole groups if there are any, or the last ones."""
+    total, random = len(rows.Y), np.random.default_rng(options.seed)
+    size = max(1, round(options.calibrate * total))
+    if options.last:
+        return np.arange(total) >= total - size
+    if rows.groups is None:
+        return np.isin(np.arange(total), random.permutation(total)[:size])
+    groups = random.permutation(np.unique(rows.groups))
+    sizes = np.cumsum([np.sum(rows.groups == group) for group in groups])
+    nearest = int(np.abs(sizes - size).argmin())
+    return np.isin(rows.groups, groups[: nearest + 1])

@@ -77,7 +77,7 @@ def described(column: Column) -> str:
     """The name and kind of a column, with its range or its first levels, for a summary."""
     if column.kind == "category":
         about = f"{len(column.levels)} levels: {listed(column.levels, 5)}" + (", others" if column.other else "")
-    elif column.kind == "number":
+    elif column.kind == "number" and column.ranges[0].high < LARGEST:  # which files of version 0.1.0 do not know
         about = f"{column.ranges[0].low:.6g} to {column.ranges[0].high:.6g}"
     else:
         about = column.kind

@@ -71,7 +71,8 @@ def parse(text: pa.Array, order: str) -> np.ndarray:
     clock = np.nan_to_num(_clock(fields))
     wrong = ~np.isnan(year) & ~(exists & (clock < DAY + 1))
     if wrong.any():
-        raise ValueError(f"holds {text[int(wrong.argmax())].as_py()!r}, a date that does not exist")
+        first = int(wrong.argmax())
+        raise WrongCellError(f"holds {text[first].as_py()!r}, a date that does not exist", first)
     return days * DAY + clock - _offset(fields)
 
 
@@ -80,7 +81,8 @@ def parse_clock(text: pa.Array) -> np.ndarray:
     seconds = _clock(_Fields(text, CLOCK))
     wrong = seconds > DAY
     if wrong.any():
-        raise ValueError(f"holds {text[int(wrong.argmax())].as_py()!r}, a time that does not exist")
+        first = int(wrong.argmax())
+        raise WrongCellError(f"holds {text[first].as_py()!r}, a time that does not exist", first)
     return seconds
 
 

@@ -109,7 +109,7 @@ class Encoding:
 
         Columns are found by name if the table has names, as training had, and by position otherwise. Nothing but a
         value that cannot be read raises; what differs from training is in `novelty` and `outside`, and in a warning if
-        it is a number beyond the range by more than a tenth of its width, a level, a gap, or text that is no number.
+        it is a number beyond the range by a fifth of its width, a level, a gap, or text that is no number.
         X may share the memory of an array.
 
         Args:
@@ -125,30 +125,29 @@ class Encoding:
         """
         frame = read(table)
         positions = self._positions(frame)
-        if frame.matrix is not None and self._limits is not None:
-            low, high = self._limits
-            X = frame.matrix if positions == list(range(frame.width)) else frame.matrix[:, positions]
-            if ((low <= X) & (high >= X)).all():
-                return Encoded(X, np.zeros(len(X)), {})
-        complaints, values = Complaints(), []
-        for column, position in zip(self.columns, positions, strict=True):
+        plain, unlike = self._plain(frame, positions)
+        if plain is not None and not unlike:
+            return Encoded(plain, np.zeros(len(plain)), {})
+        complaints, read_columns, values = Complaints(), [self.columns[k] for k in unlike], []
+        for k, column in zip(unlike, read_columns, strict=True):
             with complaints.about(column.name):
-                values.append(read_column(column, frame.cells(position)))
+                values.append(read_column(column, frame.cells(positions[k])))
         complaints.raise_all()
-        return self._judged(values, quiet)
+        encoded = _judged(read_columns, values, quiet)
+        if plain is None:
+            return encoded
+        X = plain.copy()
+        X[:, unlike] = encoded.X
+        return encoded._replace(X=X)
 
-    def _judged(self, values: Sequence[Values], quiet: bool) -> Encoded:
-        novelty, outside, sentences = np.zeros(len(values[0].values)), {}, []
-        for column, found in zip(self.columns, values, strict=True):
-            judged = judge(column, found)
-            novelty += judged.novelty
-            sentences += judged.sentences
-            if judged.outside.any():
-                outside[column.name] = judged.outside
-        if sentences and not quiet:
-            more = f"; and {len(sentences) - MOST_SAID} more" if len(sentences) > MOST_SAID else ""
-            warn("; ".join(sentences[:MOST_SAID]) + more)
-        return Encoded(assemble(self.columns, [found.values for found in values]), novelty, outside)
+    def _plain(self, frame: Frame, positions: list[int]) -> tuple[np.ndarray | None, list[int]]:
+        """X if it is the table itself but for a few columns, and which these are; None and all columns otherwise."""
+        if frame.matrix is None or self._limits is None:
+            return None, list(range(len(self.columns)))
+        low, high = self._limits
+        X = frame.matrix if positions == list(range(frame.width)) else frame.matrix[:, positions]
+        inside = ((low <= X) & (high >= X)).all(axis=0)
+        return X, np.flatnonzero(~inside).tolist()
 
     def numbers(self, X: np.ndarray) -> dict[str, np.ndarray]:
         """Columns of X that are plain numbers, (N,) by name, with NaN where a value was filled in or drawn in.
@@ -235,6 +234,21 @@ class Encoding:
         if sorted(set(positions)) != positions or any(names and names[c.position] != c.name for c in read_columns):
             raise ValueError("columns must be in the order of the table, under their names")
         return cls(read_columns, tuple(value["left_out"]), names, width)
+
+
+def _judged(columns: Sequence[Column], values: Sequence[Values], quiet: bool) -> Encoded:
+    """These columns as numbers, and how they differ from training, with a warning of it."""
+    novelty, outside, sentences = np.zeros(len(values[0].values)), {}, []
+    for column, found in zip(columns, values, strict=True):
+        judged = judge(column, found)
+        novelty += judged.novelty
+        sentences += judged.sentences
+        if judged.outside.any():
+            outside[column.name] = judged.outside
+    if sentences and not quiet:
+        more = f"; and {len(sentences) - MOST_SAID} more" if len(sentences) > MOST_SAID else ""
+        warn("; ".join(sentences[:MOST_SAID]) + more)
+    return Encoded(assemble(columns, [found.values for found in values]), novelty, outside)
 
 
 def _are_texts(value: Any) -> bool:

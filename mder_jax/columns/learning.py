@@ -25,6 +25,7 @@ MOST_ALONE, MOST_RARE = 0.8, 0.5  # of more rows: the largest fractions with a t
 COUNTER = re.compile(
     r"|#|((row|case|obs|record)[ _.]?)?(id|index|idx|no|nr|num|number)\.?|row([ _.]?names?)?|x1|unnamed.*|__index_.*"
 )
+ID = re.compile(r"^(id|ID|Id)$|[ _.-](id|ID)$|[a-z]I[dD]$|^[Uu]nnamed|^__index_")  # customer_id, GameID
 CONSTANT = "the same in every row"
 
 
@@ -73,7 +74,7 @@ def learn(
         with complaints.about(frame.name(j)):
             found.append(_learn_column(frame, j, j in chosen))
     complaints.raise_all()
-    found = _without_counters(frame, found)
+    found = _without_identifiers(frame, found)
     used = [one for one in found if not one.reason]
     _report(frame, found)
     columns = _with_indicators(used)
@@ -203,7 +204,7 @@ def _of_text(frame: Frame, column: Column, cells: Cells) -> Found:
         if survey.is_of_names(frame.rows):
             return Found(column, cells.values, "text that is different in most rows")
         return _of_category(column, cells, _note_of_mixture(column, cells, survey))
-    parsed = parse_text(column, distinct)
+    parsed = parse_text(column, cells)
     note = _note(column, cells, parsed, guessed)
     return _of_numbers(frame, column, arrow.take(parsed, cells.values), note)
 
@@ -252,21 +253,25 @@ def _of_category(column: Column, cells: Cells, note: str = "") -> Found:
     return Found(column, categories.index(text, levels), note=note)
 
 
-def _without_counters(frame: Frame, found: list[Found]) -> list[Found]:
-    """Leave out columns that count the rows from 0 or 1 and are named like an index, if any other column is left."""
-    counters = [_counts_rows(one) and frame.names is not None for one in found]
-    if all(one.reason or counter for one, counter in zip(found, counters, strict=True)):
+def _without_identifiers(frame: Frame, found: list[Found]) -> list[Found]:
+    """Leave out columns that only number the rows, by their values and their names, if any other column is left."""
+    numbering = [frame.names is not None and _numbers_rows(one) for one in found]
+    if all(one.reason or numbers for one, numbers in zip(found, numbering, strict=True)):
         return found
-    return [
-        one._replace(reason="counts the rows") if counter else one for one, counter in zip(found, counters, strict=True)
-    ]
+    reason = "a number of its own in every row"
+    return [one._replace(reason=reason) if numbers else one for one, numbers in zip(found, numbering, strict=True)]
 
 
-def _counts_rows(found: Found) -> bool:
-    if found.reason or found.column.kind != "number" or not COUNTER.fullmatch(found.column.name.strip().lower()):
+def _numbers_rows(found: Found) -> bool:
+    """Whether rows have different integers under the name of an identifier, or are counted under that of an index."""
+    name = found.column.name.strip()
+    if found.reason or found.column.kind != "number" or len(found.values) < 3:
         return False
     numbers = found.values[:, 0]
-    return len(numbers) > 2 and numbers[0] in (0, 1) and bool((np.diff(numbers) == 1).all())
+    if COUNTER.fullmatch(name.lower()) and numbers[0] in (0, 1) and (np.diff(numbers) == 1).all():
+        return True
+    whole = bool(ID.search(name)) and bool((numbers == np.round(numbers)).all())
+    return whole and len(np.unique(numbers)) == len(numbers)
 
 
 def _with_indicators(used: list[Found]) -> tuple[Column, ...]:

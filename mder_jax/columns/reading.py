@@ -48,7 +48,7 @@ def _read_category(column: Column, cells: Cells) -> Values:
 def _read_text(column: Column, cells: Cells) -> Values:
     from mder_jax.columns import arrow, numbers
 
-    parsed = parse_text(column, cells.distinct)
+    parsed = parse_text(column, cells)
     unread = np.flatnonzero(np.isnan(parsed))
     words = unread[~numbers.matches(cells.distinct.take(unread), numbers.MARKER)]
     count, remark = int(np.isin(cells.values, words).sum()), ""
@@ -59,8 +59,15 @@ def _read_text(column: Column, cells: Cells) -> Values:
     return Values(features(column, arrow.take(parsed, cells.values)), remark)
 
 
-def parse_text(column: Column, distinct: Any) -> np.ndarray:
+def parse_text(column: Column, cells: Cells) -> np.ndarray:
     """Different texts as numbers or seconds, (k,); NaN where one is something else."""
+    try:
+        return _parsed(column, cells.distinct)
+    except WrongCellError as error:
+        raise WrongCellError(str(error), int((cells.values == error.row).argmax())) from None
+
+
+def _parsed(column: Column, distinct: Any) -> np.ndarray:
     from mder_jax.columns import dates, numbers
 
     if column.kind == "date":

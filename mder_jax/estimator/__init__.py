@@ -91,7 +91,7 @@ class MDERRegressor(RegressorMixin, BaseEstimator):
         held out again, also if there are new rows, of which the same fraction is held out.
 
     Example:
-      >>> X, Y = np.random.default_rng(0).normal(size=(2, 60, 2))
+      >>> X, Y = np.random.default_rng(0).uniform(size=(2, 60, 2))
       >>> model = MDERRegressor(hidden_layer_sizes=(8,), members=2, max_iter=5, random_state=0).fit(X[:30], Y[:30])
       >>> mean, cov = model.predict(X[30:], return_cov=True)
       >>> print(mean.shape, cov.shape, model.predict_interval(X[30:], coverage=0.9).lower.shape)
@@ -182,7 +182,7 @@ class MDERRegressor(RegressorMixin, BaseEstimator):
             `validation_fraction` of the rows.
 
         Example:
-          >>> X, Y = np.random.default_rng(0).normal(size=(2, 60, 2))
+          >>> X, Y = np.random.default_rng(0).uniform(size=(2, 60, 2))
           >>> model = MDERRegressor((8,), members=2, max_iter=5).fit(X[:30], Y[:30])
           >>> print(model.n_iter_, model.loss_curve_.shape, model.n_features_in_, model.n_outputs_)
           5 (2, 5) 2 2
@@ -357,7 +357,7 @@ class MDERRegressor(RegressorMixin, BaseEstimator):
           return_cov: **its covariance between the targets of each row**, (N, n, n).
 
         Example:
-          >>> X, Y = np.random.default_rng(0).normal(size=(2, 60, 2))
+          >>> X, Y = np.random.default_rng(0).uniform(size=(2, 60, 2))
           >>> model = MDERRegressor((8,), members=2, max_iter=5).fit(X[:30], Y[:30])
           >>> mean, std = model.predict(X[30:], return_std=True)
           >>> print(mean.shape, std.shape, model.predict(X[30:], return_cov=True)[1].shape)
@@ -383,7 +383,7 @@ class MDERRegressor(RegressorMixin, BaseEstimator):
         and the shares of aleatoric, within and between are those of t.
 
         Example:
-          >>> X, Y = np.random.default_rng(0).normal(size=(2, 60, 2))
+          >>> X, Y = np.random.default_rng(0).uniform(size=(2, 60, 2))
           >>> model = MDERRegressor((8,), members=2, max_iter=5).fit(X[:30], Y[:30])
           >>> u = model.predict_uncertainty(X[30:])
           >>> print(u.mean.shape, u.aleatoric.shape, u.epistemic.shape, u.std.shape)
@@ -402,7 +402,7 @@ class MDERRegressor(RegressorMixin, BaseEstimator):
             `target_transform` the ellipsoid is of transformed targets; `Region.contains` takes original units.
 
         Example:
-          >>> X, Y = np.random.default_rng(0).normal(size=(2, 60, 2))
+          >>> X, Y = np.random.default_rng(0).uniform(size=(2, 60, 2))
           >>> model = MDERRegressor((8,), members=2, max_iter=5).fit(X[:30], Y[:30])
           >>> lower, upper = model.predict_interval(X[30:], coverage=0.9)
           >>> region = model.predict_interval(X[30:], coverage=0.9, joint=True)
@@ -418,7 +418,7 @@ class MDERRegressor(RegressorMixin, BaseEstimator):
         `predict_interval`.
 
         Example:
-          >>> X, Y = np.random.default_rng(0).normal(size=(2, 60, 2))
+          >>> X, Y = np.random.default_rng(0).uniform(size=(2, 60, 2))
           >>> model = MDERRegressor((8,), members=2, max_iter=5).fit(X[:30], Y[:30])
           >>> lower, upper = np.moveaxis(model.predict_quantiles(X[30:], [0.05, 0.95]), -1, 0)
           >>> print(lower.shape, (lower < upper).all())
@@ -438,7 +438,7 @@ class MDERRegressor(RegressorMixin, BaseEstimator):
             returned if this is True, and refused if not.
 
         Example:
-          >>> X, Y = np.random.default_rng(0).normal(size=(2, 60, 2))
+          >>> X, Y = np.random.default_rng(0).uniform(size=(2, 60, 2))
           >>> model = MDERRegressor((8,), members=2, max_iter=5).fit(X[:30], Y[:30])
           >>> mixture = model.predict_dist(X[30:])
           >>> print(type(mixture).__name__, mixture.size, mixture.batch_shape, mixture.n)
@@ -453,7 +453,7 @@ class MDERRegressor(RegressorMixin, BaseEstimator):
         same rows: the results are the same.
 
         Example:
-          >>> X, Y = np.random.default_rng(0).normal(size=(2, 60, 2))
+          >>> X, Y = np.random.default_rng(0).uniform(size=(2, 60, 2))
           >>> model = MDERRegressor((8,), members=2, max_iter=5).fit(X[:30], Y[:30])
           >>> prediction = model.predict_all(X[30:])
           >>> lower, upper = prediction.interval(coverage=0.9)
@@ -466,7 +466,7 @@ class MDERRegressor(RegressorMixin, BaseEstimator):
         """Joint draws of new observations, (N, n, n_samples), or (N, n_samples) if y was one-dimensional.
 
         Example:
-          >>> X, Y = np.random.default_rng(0).normal(size=(2, 60, 2))
+          >>> X, Y = np.random.default_rng(0).uniform(size=(2, 60, 2))
           >>> model = MDERRegressor((8,), members=2, max_iter=5).fit(X[:30], Y[:30])
           >>> print(model.sample_y(X[30:], n_samples=100).shape)
           (30, 2, 100)
@@ -483,7 +483,7 @@ class MDERRegressor(RegressorMixin, BaseEstimator):
         which can be compared with that of any other model. That of "sqrt" is infinite at y = 0.
 
         Example:
-          >>> X, Y = np.random.default_rng(0).normal(size=(2, 60, 2))
+          >>> X, Y = np.random.default_rng(0).uniform(size=(2, 60, 2))
           >>> model = MDERRegressor((8,), members=2, max_iter=5).fit(X[:30], Y[:30])
           >>> Y[30, 1] = np.nan  # not observed
           >>> print(model.log_prob(X[30:], Y[30:]).shape, np.isfinite(model.log_prob(X[30:], Y[30:])).all())
@@ -496,7 +496,7 @@ class MDERRegressor(RegressorMixin, BaseEstimator):
         """R² = 1 − Σ(y − mean)²/Σ(y − ȳ)², of each target over the rows in which it was observed, averaged.
 
         Example:
-          >>> X, Y = np.random.default_rng(0).normal(size=(2, 60, 2))
+          >>> X, Y = np.random.default_rng(0).uniform(size=(2, 60, 2))
           >>> model = MDERRegressor((8,), members=2, max_iter=5).fit(X[:30], Y[:30])
           >>> print(model.score(X[30:], Y[30:]) < 1)
           True
@@ -555,7 +555,7 @@ class MDERRegressor(RegressorMixin, BaseEstimator):
           sample_weight: with `cv`: (N,), of the rows in the fits, as in `fit`.
 
         Example:
-          >>> X, Y = np.random.default_rng(0).normal(size=(2, 60, 2))
+          >>> X, Y = np.random.default_rng(0).uniform(size=(2, 60, 2))
           >>> model = MDERRegressor((8,), members=2, max_iter=5).fit(X[:30], Y[:30])
           >>> model = model.calibrate(X[30:], Y[30:])
           >>> print(model.calibration_.fit.rows, model.calibration_.joint_scores.shape)
@@ -623,7 +623,7 @@ class MDERRegressor(RegressorMixin, BaseEstimator):
           options: of that function, such as ``target=1`` or ``joint=True``.
 
         Example:
-          >>> X, Y = np.random.default_rng(0).normal(size=(2, 60, 2))
+          >>> X, Y = np.random.default_rng(0).uniform(size=(2, 60, 2))
           >>> model = MDERRegressor((8,), members=2, max_iter=5).fit(X[:30], Y[:30])
           >>> print(model.plot(X[30:], Y[30:], kind="predicted_observed", target=1).get_xlabel())
           predicted y1
@@ -651,7 +651,7 @@ class MDERRegressor(RegressorMixin, BaseEstimator):
           extra: anything JSON can hold, ``extra_`` of the loaded model; None for that of this model.
 
         Example:
-          >>> X, Y = np.random.default_rng(0).normal(size=(2, 60, 2))
+          >>> X, Y = np.random.default_rng(0).uniform(size=(2, 60, 2))
           >>> model = MDERRegressor((8,), members=2, max_iter=5).fit(X[:30], Y[:30])
           >>> import tempfile
           >>> with tempfile.TemporaryDirectory() as folder:
@@ -668,7 +668,7 @@ class MDERRegressor(RegressorMixin, BaseEstimator):
         """For each target None, "log", "log1p", "sqrt", or the fitted transformer, which `load` needs again.
 
         Example:
-          >>> X, Y = np.random.default_rng(0).normal(size=(2, 30, 2))
+          >>> X, Y = np.random.default_rng(0).uniform(size=(2, 30, 2))
           >>> settings = {"target_transform": {1: "log"}, "members": 2, "max_iter": 5}
           >>> print(MDERRegressor((8,), **settings).fit(X, np.exp(Y)).target_transforms_)
           [None, 'log']
@@ -694,7 +694,7 @@ class MDERRegressor(RegressorMixin, BaseEstimator):
             `MDERRegressor`; the names "log", "log1p" and "sqrt" are in the file.
 
         Example:
-          >>> X, Y = np.random.default_rng(0).normal(size=(2, 60, 2))
+          >>> X, Y = np.random.default_rng(0).uniform(size=(2, 60, 2))
           >>> model = MDERRegressor((8,), members=2, max_iter=5).fit(X[:30], Y[:30])
           >>> import tempfile
           >>> with tempfile.TemporaryDirectory() as folder:
@@ -713,7 +713,7 @@ class MDERRegressor(RegressorMixin, BaseEstimator):
         part of the artefact, with the moments of `predict_uncertainty`; one by a transformer is refused.
 
         Example:
-          >>> X, Y = np.random.default_rng(0).normal(size=(2, 60, 2))
+          >>> X, Y = np.random.default_rng(0).uniform(size=(2, 60, 2))
           >>> model = MDERRegressor((8,), members=2, max_iter=5).fit(X[:30], Y[:30])
           >>> import tempfile
           >>> with tempfile.TemporaryDirectory() as folder:

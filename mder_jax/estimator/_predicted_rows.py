@@ -25,7 +25,14 @@ from mder_jax.estimator import cross_conformal
 from mder_jax.estimator._calibration import Calibration
 from mder_jax.estimator._standardizer import QUIET, Standardizer
 from mder_jax.estimator.results import Region, Transformed, Uncertainty
-from mder_jax.estimator.target_transforms import FOLDED, FORMULAS, NamedMap, TargetTransforms, folded_moments
+from mder_jax.estimator.target_transforms import (
+    FOLDED,
+    FORMULAS,
+    NamedMap,
+    TargetTransforms,
+    folded_moments,
+    within_prior,
+)
 from mder_jax.mixture import Mixture, points_of_tail, radius_of_tail
 from mder_jax.niw import NIW, aleatoric
 from mder_jax.student_t import Interval, StudentT
@@ -87,6 +94,8 @@ def traced_moments(
     mixture, (centre, unit) = _mixture(niw, scale), units
     tails = jnp.full(2, FOLDED, niw.mu.dtype)
     ends = points_of_tail(mixture, tails, jnp.array([-1.0, 1.0], tails.dtype))
+    low, high = (limit.astype(tails.dtype) for limit in within_prior(np.asarray(centre), np.asarray(unit)))
+    ends = jnp.clip(ends, low, high)
     t = mixture.components()
     loc, width, df = t.loc, t.marginal_scale(), t.df
     columns = []
@@ -202,6 +211,8 @@ class PredictedRows:
         """Mean and std by `folded_moments`; covariances S A S, S = ± std / std of t, negative if the map decreases."""
         mean, std = learned.mean.copy(), learned.std.copy()
         ends = self.learned._points(np.full(2, FOLDED), np.array([-1.0, 1.0]))
+        low, high = map(self.targets.back, within_prior(*self.targets))
+        ends = np.clip(ends, low[:, None], high[:, None])
         loc, scale, df = self._each_row(_marginals)
         loc, scale = self.targets.back(loc), self.targets.std * scale
         for j, each in enumerate(transform.maps):
@@ -399,7 +410,7 @@ class Prediction:
 
     Example:
       >>> from mder_jax import MDERRegressor
-      >>> X, Y = np.random.default_rng(0).normal(size=(2, 30, 2))
+      >>> X, Y = np.random.default_rng(0).uniform(size=(2, 30, 2))
       >>> prediction = MDERRegressor((8,), members=2, max_iter=5).fit(X, Y).predict_all(X)
       >>> print(prediction.uncertainty().mean.shape, prediction.interval(0.5).lower.shape)
       (30, 2) (30, 2)
@@ -414,7 +425,7 @@ class Prediction:
 
         Example:
           >>> from mder_jax import MDERRegressor
-          >>> X, Y = np.random.default_rng(0).normal(size=(2, 30, 2))
+          >>> X, Y = np.random.default_rng(0).uniform(size=(2, 30, 2))
           >>> print(MDERRegressor((8,), members=2, max_iter=5).fit(X, Y).predict_all(X).outside)
           {}
         """
@@ -425,7 +436,7 @@ class Prediction:
 
         Example:
           >>> from mder_jax import MDERRegressor
-          >>> X, Y = np.random.default_rng(0).normal(size=(2, 30, 2))
+          >>> X, Y = np.random.default_rng(0).uniform(size=(2, 30, 2))
           >>> prediction = MDERRegressor((8,), members=2, max_iter=5).fit(X, Y).predict_all(X)
           >>> print(prediction.uncertainty().total.shape)
           (30, 2, 2)
@@ -437,7 +448,7 @@ class Prediction:
 
         Example:
           >>> from mder_jax import MDERRegressor
-          >>> X, Y = np.random.default_rng(0).normal(size=(2, 30, 2))
+          >>> X, Y = np.random.default_rng(0).uniform(size=(2, 30, 2))
           >>> prediction = MDERRegressor((8,), members=2, max_iter=5).fit(X, Y).predict_all(X)
           >>> print(prediction.interval(coverage=0.9).lower.shape)
           (30, 2)
@@ -449,7 +460,7 @@ class Prediction:
 
         Example:
           >>> from mder_jax import MDERRegressor
-          >>> X, Y = np.random.default_rng(0).normal(size=(2, 30, 2))
+          >>> X, Y = np.random.default_rng(0).uniform(size=(2, 30, 2))
           >>> prediction = MDERRegressor((8,), members=2, max_iter=5).fit(X, Y).predict_all(X)
           >>> print(prediction.distribution().batch_shape)
           (30,)

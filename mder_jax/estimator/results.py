@@ -153,7 +153,7 @@ class Region(NamedTuple):
     def log_volume(self) -> np.ndarray:
         """ln of its volume in the units of the targets, (N,).
 
-        With a transform the volume is that of the ellipsoid times the mean of Π_j |dy_j/dt_j| over it: exact for one
+        With a transform the volume is that of the ellipsoid times the mean of Π_j abs(dy_j/dt_j) over it: exact for one
         target, else from 4096 points that fill the ellipsoid evenly, to about 1 % of the volume.
 
         Example:

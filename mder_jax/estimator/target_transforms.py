@@ -14,8 +14,9 @@ from sklearn.exceptions import NotFittedError
 from mder_jax._checks import is_integer
 from mder_jax.student_t import Interval
 
-# Moments are of the distribution whose outer 0.1 % on each side is moved to these quantiles.
-FOLDED = 0.001
+# Moments are of the distribution whose outer 0.1 % on each side is moved to these quantiles, and what is further than 4
+# standard deviations of the training targets from their mean to these points.
+FOLDED, PRIOR = 0.001, 4.0
 # The trapezoidal rule for the expectation over a t: step and number of nodes on each side.
 _STEP, _NODES = 0.2, 45
 # An inverse must return to its target within this fraction of the targets' spread.
@@ -248,7 +249,8 @@ def folded_moments(loc: Any, scale: Any, df: Any, ends: Any, back: Callable[[Any
     .. math:: E[g(\min(\max(T, a), b))] = \frac1M \sum_i \sum_k w_{ik}\, g(\min(\max(loc_i + scale_i x_{ik}, a), b))
 
     with x = c sinh(u/c), c = √df, at evenly spaced u, and weights in proportion to the density of a t in u. The ends a
-    and b, (N,), are quantiles of the mixture: without them the mean of exp(T) would be infinite.
+    and b, (N,), are quantiles of the mixture, within 4 standard deviations of the training targets: without them the
+    mean of exp(T) would be infinite, and that of a row far from training would be beyond all experience.
     """
     df = xp.minimum(df, 1e6)[..., None]
     c = xp.sqrt(df)
@@ -261,6 +263,12 @@ def folded_moments(loc: Any, scale: Any, df: Any, ends: Any, back: Callable[[Any
     mean = xp.sum(weights * values, axis=(0, 2))
     variance = xp.sum(weights * (values - mean[None, :, None]) ** 2, axis=(0, 2))
     return mean, xp.where(xp.isfinite(mean), xp.sqrt(variance), xp.inf)
+
+
+def within_prior(mean: np.ndarray, std: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """∓ 4 for each target, (n,), in units of its standard deviation in training; ∓∞ if it was not standardised."""
+    limit = np.where((mean == 0) & (std == 1), np.inf, PRIOR)
+    return -limit, limit
 
 
 def fit_transforms(setting: Any, Y: np.ndarray, names: Sequence[str]) -> TargetTransforms | None:

@@ -199,6 +199,10 @@ def _checked_pairs(embedded: Any) -> tuple[tuple[int, int], ...]:
         pairs = ((-1, 0),)
     if not all(column >= 0 and levels >= 1 for column, levels in pairs):
         raise ValueError(f"embedded must be pairs (column, levels) of integers, levels above 0; got {embedded!r:.60}")
+    columns = [column for column, _ in pairs]
+    twice = next((column for column in columns if columns.count(column) > 1), None)
+    if twice is not None:
+        raise ValueError(f"embedded must name each column once, and has column {twice} twice; got {embedded!r:.60}")
     return pairs
 
 

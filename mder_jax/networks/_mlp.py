@@ -56,6 +56,8 @@ class MLP(nn.Module):
         if not self.embedded:
             return x
         columns = [column for column, _ in self.embedded]
+        if max(columns) >= x.shape[1]:
+            raise ValueError(f"embedded names column {max(columns)}, but x has {x.shape[1]} columns, counted from 0")
         parts = [x[:, np.setdiff1d(np.arange(x.shape[1]), columns)]]
         for i, (column, levels) in enumerate(self.embedded):
             draw, size = nn.initializers.normal(EMBEDDING_STD), embedding_size(levels)

@@ -125,6 +125,7 @@ datasets.three_points_mean | x:B | B |
 datasets.student_t | df:+. scale:%. | 4n |
 columns.learn | | | concrete picky any
 columns.leaks | | | concrete any
+columns.read_targets | | N2 | concrete
 Encoding.encode,numbers,to_json,from_json | | | concrete any
 datasets.real | name:table | | concrete picky any
 plotting.ellipses | targets:pair | | 0.5 concrete slow any n=2
@@ -301,7 +302,7 @@ KINDS = {
     "Encoding.table": TABLE, "Encoding.X": built(lambda x: np.concatenate([x, x[:, :1]], 1), TABLE),
     "Encoding.self": lambda rng, axes: encoding(), "quiet": FLAG,
     "value": lambda rng, axes: encoding().to_json(), "numbers": built(lambda x: {"a": x}, numbers("N")),
-    "columns.target_names": one_of(["a", "b"]),
+    "columns.target_names": one_of(["a", "b"]), "embedded": one_of((), ((0, 3),)),
     "settings": built(dict, one_of(SETTINGS)), "content": lambda rng, axes: hostile_file(rng),
 }
 
