@@ -701,7 +701,8 @@ def test_columns_that_nothing_can_be_learnt_from_are_left_out_with_a_warning(run
     lines = [f"{i},r{i},7,{'?' if i % 5 == 0 else i * i},2024-01-{i + 1:02d},{i}" for i in range(25)]
     (tmp_path / "t.csv").write_text("\n".join(["id,name,same,x,day,y", *lines, ""]))
     code, said, error = run("train", tmp_path / "t.csv", "--targets", "y", "--json", "--out", tmp_path / "m.mder")
-    left_out = "'id' (a number of its own in every row), 'name' (text that is different in most rows), 'same' (the same in every row)"
+    left_out = "'id' (a number of its own in every row), 'name' (text that is different in most rows), "
+    left_out += "'same' (the same in every row)"
     assert code == 0 and error.splitlines() == [
         "mder: warning: text was read so: 'x' ('?' counts as missing)",
         f"mder: warning: columns left out: {left_out}",
