@@ -342,10 +342,10 @@ pd.DataFrame(ends, index=targets).T.round(1)
 # %% [markdown]
 # The networks never see anything further outside than a quarter of the range, so that all lines become flat. What they
 # say there is extrapolated like any output of a network: the aleatoric part (blue) ends below where it began, and the
-# disagreement (orange) grows a little. That nobody knows is said by the yellow line. Outside, it is not what the networks
-# say: how far a value is outside its range in training, the *novelty* of the row, takes virtual observations away, until
-# the standard deviation of the mean is about that of the targets in the whole table. For comparison, the same patient
-# moved to the edge of the range, where there is no novelty:
+# disagreement (orange) grows a little. That nobody knows is said by the yellow line. Outside, it is not what the
+# networks say: how far a value is outside its range in training, the *novelty* of the row, takes virtual observations
+# away, until the standard deviation of the mean is about that of the targets in the whole table. For comparison, the
+# same patient moved to the edge of the range, where there is no novelty:
 
 # %%
 nearest = walk.clip(X_train.min(), X_train.max(), axis=1).iloc[[-1]]  # the same patient, moved to the edge of the range
