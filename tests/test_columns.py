@@ -859,3 +859,10 @@ def test_numbers_that_were_drawn_in_are_no_evidence_against_a_leak():
 def test_bad_arguments_of_leaks(arguments, error, message):
     with pytest.raises(error, match=message):
         columns.leaks(*arguments)
+
+
+def test_a_warning_points_at_the_caller_of_the_library():
+    encoding, _ = columns.learn(np.arange(9.0)[:, None])
+    with pytest.warns(UserWarning, match="far outside") as found:
+        encoding.encode([[99.0]])
+    assert found[0].filename == __file__

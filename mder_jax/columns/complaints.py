@@ -1,6 +1,7 @@
 """What is wrong with a table, or worth saying about it: all columns in one error or one warning."""
 
 import contextlib
+import sys
 import warnings
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any
@@ -76,8 +77,11 @@ class Complaints:
 
 
 def warn(message: str) -> None:
-    """Warn whoever called `learn` or `encode`."""
-    warnings.warn(message, UserWarning, stacklevel=4)
+    """Warn whoever called the library: the first caller outside of it."""
+    level, frame = 1, sys._getframe()
+    while frame.f_back is not None and frame.f_globals.get("__name__", "").split(".")[0] == "mder_jax":
+        level, frame = level + 1, frame.f_back
+    warnings.warn(message, UserWarning, stacklevel=level)
 
 
 def several(name: str, values: Any) -> list[Any]:

@@ -146,8 +146,8 @@ class Encoding:
             return None, list(range(len(self.columns)))
         low, high = self._limits
         X = frame.matrix if positions == list(range(frame.width)) else frame.matrix[:, positions]
-        inside = ((low <= X) & (high >= X)).all(axis=0)
-        return X, np.flatnonzero(~inside).tolist()
+        inside = (low <= X) & (high >= X)
+        return X, [] if inside.all() else np.flatnonzero(~inside.all(axis=0)).tolist()
 
     def numbers(self, X: np.ndarray) -> dict[str, np.ndarray]:
         """Columns of X that are plain numbers, (N,) by name, with NaN where a value was filled in or drawn in.
