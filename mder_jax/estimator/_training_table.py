@@ -87,7 +87,7 @@ def learn(
     _checks.warn_of_degenerate_targets(T, table.names)
     encoding, (X, _, _) = columns.learn(table.X, categorical)
     for leak in columns.leaks(encoding.numbers(X), Y, names):
-        warnings.warn(f"{leak}; without it the model would not know the answer", UserWarning, stacklevel=5)
+        warnings.warn(f"{leak}; leave it out unless it is known when you predict", UserWarning, stacklevel=5)
     indices = [column for column, _ in encoding.embedded]
     inputs = standardizer_of(X, standardize, np.inf, table.weights, as_they_are=indices)
     return Preparation(encoding, transform, inputs, standardizer_of(T, standardize, weights=table.weights)), X
