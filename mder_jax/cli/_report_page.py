@@ -212,7 +212,7 @@ def _rows_section(
     columns = [_cell(text, "th", "number first" if text == titles[0] else "number") for text in titles] * len(names)
     body = []
     for i, (label, *features) in zip(chosen, zip(*known.values(), strict=True), strict=True):
-        cells = [_cell(label, "th"), *map(_cell, features)]
+        cells = [_cell(label, "th", "number"), *map(_cell, features)]
         for j in range(len(names)):
             std = math.sqrt(uncertainty.epistemic[i, j, j])
             unit = upper[i, j] - lower[i, j]
