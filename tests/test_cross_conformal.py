@@ -502,12 +502,19 @@ def test_the_command_line(tmp_path, capfd):
         assert cli.main([*start, "--epochs", "2", "--calibrate", "cv2", "--json"]) == 0
         result = json.loads(capfd.readouterr().out)
         assert (result["rows"], result["calibration_rows"], result["calibration"]["coverage"]) == (60, 60, [])
+        assert result["accuracy"] is None  # there are no held-out rows
         model = MDERRegressor.load(out)
         assert len(model.calibration_.folds) == 2
         assert cli.main(["predict", str(out), str(tmp_path / "t.csv"), "-o", str(tmp_path / "p.csv"), "--quiet"]) == 0
         predicted = pd.read_csv(tmp_path / "p.csv")
         wanted = model.predict_interval(frame[["x", "w"]])
         np.testing.assert_allclose(predicted[["y_lower", "y_upper"]].to_numpy().T, np.array(wanted)[..., 0], rtol=1e-6)
+        grouped = ["--force", "--epochs", "2", "--calibrate", "cv3", "--groups", "g"]
+        frame.assign(g=np.arange(N) // 20).to_csv(tmp_path / "t.csv", index=False)
+        capfd.readouterr()
+        assert cli.main([*start, *grouped]) == 0
+        assert "cross-conformal, 3 folds" in capfd.readouterr().out
+        assert sorted(len(fold.scores) for fold in MDERRegressor.load(out).calibration_.folds) == [20, 20, 20]
         assert cli.main([*start, "--force", "--calibrate", "cv61"]) == 1
         error = capfd.readouterr().err
         assert "--calibrate cv61: more folds than rows with a target, of which" in error and "has 60" in error

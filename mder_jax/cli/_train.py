@@ -30,14 +30,15 @@ def train(options: argparse.Namespace) -> Result:
     model = regressor()(**_settings(options))
     special = {"sample_weight": rows.weights, "groups": rows.groups}
     given = {name: values for name, values in special.items() if values is not None}
+    folds = {"cv": options.calibrate, **given} if isinstance(options.calibrate, int) else {}
     with _checkpoint(options) as directory:
         with located(data.table, rows.row_index):
             model.fit(rows.features, rows.Y, checkpoint=directory, target_names=options.targets, **given)
         if held_out is not None:
-            _calibrate(model, held_out, options.out, options.calibrate)
+            _calibrate(model, held_out, options.out, folds)
         _save(model, options.out)
     missing = int(np.isnan(rows.Y).sum())
-    found = None if held_out is None else _accuracy_on(model, held_out)
+    found = None if held_out is None or folds else _accuracy_on(model, held_out)
     if found is not None:
         _warn_of_answers(found, options.targets)
     result = {
@@ -65,9 +66,11 @@ def train(options: argparse.Namespace) -> Result:
         f"{result['seconds']:.1f} s",
     ]
     lines = [f"{options.out}: {', '.join(sizes)}"]
+    if held_out is not None:
+        lines.append(str(model.calibration_))
     if held_out is not None and found is not None:
         these = _number_of(len(held_out.Y), "calibration row")
-        lines += [str(model.calibration_), f"accuracy on {these}: {described(found, options.targets)}"]
+        lines.append(f"accuracy on {these}: {described(found, options.targets)}")
     return result, "\n".join(lines)
 
 
@@ -99,9 +102,8 @@ def _save(model: Any, path: pathlib.Path) -> None:
         raise OSError(f"{path} could not be written ({error}); the trained model was saved as {spare}") from error
 
 
-def _calibrate(model: Any, rows: Rows, path: pathlib.Path, kind: Any) -> None:
-    """Calibrate, with folds if `kind` is their number; if that fails, save the model, so that it is not lost."""
-    folds = {"cv": kind} if isinstance(kind, int) else {}
+def _calibrate(model: Any, rows: Rows, path: pathlib.Path, folds: dict[str, Any]) -> None:
+    """Calibrate, with the arguments of folds, if any; if that fails, save the model, so that it is not lost."""
     try:
         model.calibrate(rows.features, rows.Y, **folds)
     except ValueError as error:

@@ -62,7 +62,7 @@ def read(options: argparse.Namespace) -> TrainingRows:
             raise ValueError(f"{other.path}: no row has a value of {listed(options.targets)}, {nothing}")
         _rows.check_transforms(other, calibration, options.targets, options.transforms)
     rows = _counted_anew(table, whole, rows)
-    if calibration is not None:
+    if calibration is not None and not isinstance(options.calibrate, int):
         _check_calibration(table, rows, other or table, calibration, options.categorical)
     return TrainingRows(table, rows, calibration, without_target, without_weight)
 
