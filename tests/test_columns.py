@@ -866,3 +866,30 @@ def test_a_warning_points_at_the_caller_of_the_library():
     with pytest.warns(UserWarning, match="far outside") as found:
         encoding.encode([[99.0]])
     assert found[0].filename == __file__
+
+
+def test_numbers_beside_text_keep_their_value():
+    mixed = np.array([[1.234], [2.345], [-0.5], ["1,5"], ["2,25"], ["0,125"], ["3,75"]], object)
+    np.testing.assert_array_equal(columns.read_targets(mixed)[:, 0], [1.234, 2.345, -0.5, 1.5, 2.25, 0.125, 3.75])
+    with pytest.warns(UserWarning, match="text was read so"):
+        encoding, _ = columns.learn([["0,126"], ["1,5"], ["2,25"], ["3,75"], ["4,5"]])
+    alone, beside = (encoding.encode(table, quiet=True).X[:1] for table in ([[1.234]], [[1.234], ["n/a"]]))
+    np.testing.assert_array_equal(alone, beside)
+
+
+@pytest.mark.parametrize(
+    ("text", "value"), [("0.500", 0.5), ("-0.125", -0.125), ("1.234", 1234.0), ("1.234,5", 1234.5)]
+)
+def test_a_number_that_starts_with_0_has_no_thousands(text, value):
+    found = columns.read_targets([["1,5"], ["2,25"], ["3,1"], [text]])[-1, 0]
+    assert found == value
+
+
+def test_a_constant_in_single_precision_is_the_same():
+    encoding, _ = columns.learn(np.full((6, 1), 0.1))
+    assert encoding.encode(np.full((2, 1), 0.1, np.float32)).novelty.tolist() == [0, 0]
+
+
+def test_an_infinite_constant_is_refused():
+    with pytest.raises(columns.CellError, match="'b' must hold finite numbers"):
+        columns.learn(pd.DataFrame({"a": [1.0, 2.0, 3.0], "b": [np.inf] * 3}))

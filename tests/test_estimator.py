@@ -822,3 +822,11 @@ def test_fit_uses_all_cores_unless_it_was_told_otherwise(before, variables, coun
     command = [sys.executable, "-c", DEVICES.format(before=before)]
     said = subprocess.run(command, env={**kept, **variables}, capture_output=True, text=True, check=True)
     assert said.stdout.split() == [str(count)]
+
+
+def test_an_array_of_dates_is_one_of_dates():
+    days = np.datetime64("2020-01-01") + np.arange(60)
+    y = np.sin(np.arange(60) / 9)
+    model = MDERRegressor((8,), members=2, max_iter=3, random_state=0).fit(days[:, None], y)
+    assert [column.kind for column in model.encoding_.columns] == ["date"]
+    np.testing.assert_array_equal(model.predict(days[:, None].astype("datetime64[ns]")), model.predict(days[:, None]))

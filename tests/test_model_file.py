@@ -125,7 +125,7 @@ def test_an_exported_predictor_of_categories_takes_encoded_columns(tmp_path):
     random, row = np.random.default_rng(0), np.arange(80)
     kinds, plots = np.array(["a", "b"])[row % 2], [f"p{k}" for k in row % 16]
     frame = pd.DataFrame({"kind": kinds, "plot": plots, "id": row, "x": random.normal(size=80)})
-    with pytest.warns(UserWarning, match=r"columns left out: 'id' \(counts the rows\)"):
+    with pytest.warns(UserWarning, match=r"columns left out: 'id' \(a number of its own in every row\)"):
         model = MDERRegressor((8,), members=3, max_iter=3, random_state=0).fit(frame, random.normal(size=(80, 2)))
     encoded = model.encoding_.encode(frame).X
     assert encoded.shape == (80, 4)
@@ -138,7 +138,7 @@ def test_an_exported_predictor_of_categories_takes_encoded_columns(tmp_path):
 def test_columns_that_were_left_out_are_not_read_by_an_exported_predictor(tmp_path):
     random = np.random.default_rng(0)
     frame = pd.DataFrame({"id": np.arange(80), "a": random.normal(size=80), "wet": np.arange(80) % 3 == 0})
-    with pytest.warns(UserWarning, match=r"columns left out: 'id' \(counts the rows\)"):
+    with pytest.warns(UserWarning, match=r"columns left out: 'id' \(a number of its own in every row\)"):
         model = MDERRegressor((8,), members=3, max_iter=3, random_state=0).fit(frame, random.normal(size=(80, 2)))
     rows = frame.to_numpy(np.float32)
     rows[:, 0] = np.nan

@@ -154,7 +154,7 @@ def test_moments_are_those_of_the_folded_mixture(df):
     assert std**2 == pytest.approx(expected(lambda y: (y - mean[0]) ** 2), rel=5e-3)
 
 
-def test_moments_of_a_model_are_folded_at_its_quantiles(model):
+def test_moments_of_a_model_are_folded_at_its_quantiles_and_within_the_targets(model):
     """By sums over a fine grid of the density of the transformed targets."""
     u, maps = model.predict_uncertainty(NEW), transforms_of(model)
     t = model.predict_dist(NEW, transformed=True)
@@ -171,7 +171,9 @@ def test_moments_of_a_model_are_folded_at_its_quantiles(model):
                 [scipy.stats.t.pdf(grid, members.df[i, row], members.loc[i, row, 0], width[i]) for i in range(2)],
                 axis=0,
             )
-            y, weight = one.back(grid), density * (grid[1] - grid[0])
+            centre, unit = (part[j] for part in model.predictor_.targets)
+            within = np.clip(grid, centre - 4 * unit, centre + 4 * unit)  # of the training targets
+            y, weight = one.back(within), density * (grid[1] - grid[0])
             weight[[0, -1]] = 0.001
             weight /= weight.sum()
             mean = weight @ y

@@ -3,6 +3,7 @@
 import datetime
 import decimal
 import numbers
+import re
 from collections.abc import Iterable
 from typing import Any
 
@@ -13,6 +14,7 @@ import pyarrow.compute as pc
 from mder_jax.columns.cells import Cells
 
 MISSING = ("", "NA", "na", "NaN", "nan", "NAN", "null", "Null", "NULL", "None", "<NA>", "NaT")
+_LIKE_THOUSANDS = re.compile(r"-?\d{1,3}\.\d{3}")
 SECONDS_PER = {"s": 1.0, "ms": 1e3, "us": 1e6, "ns": 1e9}
 
 
@@ -83,7 +85,8 @@ def _text_of(value: Any) -> str | None:
     if value is None or isinstance(value, str):
         return value
     if isinstance(value, bool | numbers.Real | decimal.Decimal):
-        return str(value)
+        text = str(value)
+        return f"{text}0" if _LIKE_THOUSANDS.fullmatch(text) else text  # 1.234 is no 1234, however text is written
     if isinstance(value, datetime.date | datetime.time):
         return None if value != value else value.isoformat()  # NaT is a date that differs from itself
     if repr(value) == "<NA>":

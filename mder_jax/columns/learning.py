@@ -126,6 +126,7 @@ def _of_numbers(frame: Frame, column: Column, values: np.ndarray, note: str = ""
     if not len(present):
         return Found(column, values, "no value in any row")
     if frame.names is not None and len(values) > 1 and not missing.any() and present.min() == present.max():
+        features(column, values)  # raises if it is infinite
         return Found(column, values, CONSTANT)
     if column.kind in ("date", "clock"):
         from mder_jax.columns import dates

@@ -15,7 +15,7 @@ MARKER = rf"^([^\pL\pN]+|(?i:n/?a|n\.a\.?|nan|null|unknown|missing|not (availabl
 # What only a decimal comma explains, and what only a decimal point does.
 _WITH_COMMA = r"(^|\D)0?,\d|\d{4,},\d|,(\d{1,2}|\d{4,})(\D|$)|\.\d{3}[.,]\d"
 _WITH_POINT = r"(^|\D)0?\.\d|\d{4,}\.\d|\.(\d{1,2}|\d{4,})(\D|$)|,\d{3}[.,]\d"
-_GROUPED_BY = {mark: rf"^[+-]?\d{{1,3}}(\{mark}\d{{3}})+(\{other}\d*)?$" for mark, other in (",.", ".,")}
+_GROUPED_BY = {mark: rf"^[+-]?[1-9]\d{{0,2}}(\{mark}\d{{3}})+(\{other}\d*)?$" for mark, other in (",.", ".,")}
 
 
 def matches(text: pa.Array, pattern: str) -> np.ndarray:

@@ -7,6 +7,7 @@ import numpy as np
 REACH = 10  # widths of the middle 90 % that the range may go beyond them
 MARGIN = 0.25  # of the width of the range: how far a value beyond it can move X, and where its novelty is 1
 MOST_NOVEL = 1e6
+SAME = 1e-6  # of a constant: what single precision leaves of it
 LARGEST = float(np.finfo(np.float32).max)
 
 
@@ -59,6 +60,6 @@ def novelty(values: np.ndarray, low: float, high: float) -> np.ndarray:
     """(e/0.25)⁴, at most 10⁶, with e the excess over the range in units of its width; 1 if that width is 0."""
     beyond = np.abs(values - np.clip(values, low, high))
     if low == high:
-        return (beyond > 0).astype(np.float64)
+        return (beyond > SAME * abs(low)).astype(np.float64)
     ratio = np.minimum(beyond / (MARGIN * (high - low)), MOST_NOVEL)  # so that its power is finite
     return np.minimum(ratio**4, MOST_NOVEL)

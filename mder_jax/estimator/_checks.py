@@ -82,7 +82,7 @@ def checked_inputs(model: Any, X: Any, reset: bool = False) -> Any:
     """
     if not hasattr(X, "columns") and not hasattr(X, "column_names"):
         X = X if hasattr(X, "shape") else _stacked(X)
-        if getattr(X.dtype, "kind", "") not in "OUST":
+        if getattr(X.dtype, "kind", "") not in "OUSTMm":
             return validate_data(
                 model, X, dtype=(np.float64, np.float32), order="C", ensure_all_finite=False, reset=reset
             )

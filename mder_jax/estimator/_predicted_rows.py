@@ -46,15 +46,23 @@ FOLDED_ROWS = 256
 
 
 def with_novelty(members: NIW, novelty: Array) -> NIW:
-    """κ' = E/(E/κ + w), w = s/(1 + s) with the novelty s of each row, (N,), and members (M, N).
+    """Members (M, N) whose predictive covariance has grown to T = E[Σ](1 + 1/κ) + w I, w = s/(1 + s).
 
-    E is the mean over targets of the diagonal of E[Σ]. var[μ] = E[Σ]/κ grows by w, on average over standardised
-    targets: by a fraction w of their variance over the table, which it never exceeds. Nothing else changes, and s = 0
-    changes nothing.
+    s is the novelty of each row, (N,): each standardised target gets the fraction w of its variance over the table, and
+    never more. 1 + 1/κ' = tr T / tr E[Σ] and E[Σ]' = T/(1 + 1/κ'): the noise is the same on average over targets, and
+    the uncertainty about the mean grows. μ and ν stay, and s = 0 changes nothing.
     """
-    noise = jnp.mean(linalg.diagonal(aleatoric(members)), axis=-1)
-    w = 1 - 1 / (1 + novelty)
-    return replace(members, kappa=members.kappa / (1 + members.kappa * w[None] / noise))
+    noise, w = aleatoric(members), (1 - 1 / (1 + novelty))[None]
+    own, n = jnp.mean(linalg.diagonal(noise), axis=-1), members.mu.shape[-1]
+    ratio = 1 + 1 / members.kappa + w / own
+    total = (
+        noise * (1 + 1 / members.kappa)[..., None, None]
+        + w[..., None, None] * jnp.eye(n, dtype=noise.dtype)[None, None]
+    )
+    factor = (members.nu - n - 1) / (members.nu * ratio)
+    novel = jnp.broadcast_to(novelty[None] > 0, members.kappa.shape)
+    L = jnp.where(novel[..., None, None], linalg.cholesky(total * factor[..., None, None]), members.L)
+    return replace(members, L=L, kappa=jnp.where(novel, 1 / (ratio - 1), members.kappa))
 
 
 @functools.cache

@@ -89,7 +89,8 @@ def found_among(trained: TrainedRows | None, X: np.ndarray, Y: np.ndarray) -> tu
 def note_of_trained_rows(trained: TrainedRows | None, X: np.ndarray, Y: np.ndarray) -> str:
     """A note if some of the rows to calibrate with were trained on, empty if none; an error if half of them were."""
     found, fraction = found_among(trained, X, Y)
-    these, remedy = f"{found} of these {len(X)} rows are rows of the fit", "calibrate with rows that fit has not seen"
+    these = f"{found} of these {len(X)} rows are rows of the fit"
+    remedy = "calibrate with rows that fit has not seen, or with all rows of the fit and cv=5"
     if fraction >= REFUSED:
         raise ValueError(f"{these}, which say nothing about new rows; {remedy}")
     return f"{these}, so the coverage is not checked; {remedy}" if fraction >= NOTICED else ""
