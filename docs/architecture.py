@@ -20,8 +20,8 @@ GROUPS = {
         **{"networks": (0, 3.7), "persistence": (4, 3.7), "train": (1, 3.7)},
         **{"devices": (5, 3.7), "ensemble": (2, 3.7)},
     },
-    "judging": {"datasets": (2, 1), "metrics": (5, 0), "calibration": (5, 1), "plotting": (6, 0)},
-    "faces": {"estimator": (6, 2.7), "cli": (6, 3.7)},
+    "judging": {"datasets": (2, 1), "columns": (3, 2.85), "metrics": (5, 0), "calibration": (5, 1), "plotting": (6, 0)},
+    "faces": {"estimator": (6, 2.7), "pipeline": (7, 2.7), "cli": (7, 3.7)},
 }
 COLOURS = {"distributions": "#dbe9f6", "networks": "#e3f2dd", "judging": "#fdeacb", "faces": "#f6dbe4"}
 KINDS = {name: kind for kind, group in GROUPS.items() for name in group}
@@ -95,7 +95,7 @@ def draw() -> None:
     from matplotlib.patches import FancyBboxPatch, Patch
 
     plt.rcParams.update({"svg.fonttype": "none", "svg.hashsalt": "mder_jax", "font.family": "sans-serif"})
-    figure, ax = plt.subplots(figsize=(14.5, 6.2))
+    figure, ax = plt.subplots(figsize=(16.5, 6.2))
     files, edges = modules(), arrows()
     for name, (column, row) in PLACES.items():
         corner, style = (column - WIDTH / 2, -row - HEIGHT / 2), {"boxstyle": "round,pad=0.02", "linewidth": 0.8}
@@ -107,7 +107,7 @@ def draw() -> None:
             _arrow(ax, PLACES[used], (column, row))
     handles = [Patch(facecolor=colour, edgecolor="#555555", label=kind) for kind, colour in COLOURS.items()]
     ax.legend(handles=handles, loc="upper center", bbox_to_anchor=(0.5, 0.02), ncol=4, frameon=False)
-    ax.set(xlim=(-0.55, 6.55), ylim=(-4.2, 0.45))
+    ax.set(xlim=(-0.55, 7.55), ylim=(-4.2, 0.45))
     ax.axis("off")
     figure.savefig(PICTURE, bbox_inches="tight", metadata={"Date": None, "Description": json.dumps(edges)})
 

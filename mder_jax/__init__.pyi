@@ -2,6 +2,7 @@
 
 from . import (
     calibration as calibration,
+    columns as columns,
     datasets as datasets,
     devices as devices,
     ensemble as ensemble,
@@ -15,6 +16,7 @@ from . import (
     nig as nig,
     niw as niw,
     persistence as persistence,
+    pipeline as pipeline,
     plotting as plotting,
     special as special,
     student_t as student_t,
@@ -36,6 +38,7 @@ from .ensemble import (
     PerMember as PerMember,
     Progress as Progress,
     fit_ensemble as fit_ensemble,
+    load_ensemble as load_ensemble,
     predict as predict,
 )
 from .estimator import MDERRegressor as MDERRegressor

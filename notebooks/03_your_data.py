@@ -27,6 +27,7 @@ blood pressure, the logarithm of triglycerides, and glucose. Targets are total c
 # %%
 import pathlib
 import tempfile
+import warnings
 
 import jax
 import matplotlib.pyplot as plt
@@ -35,7 +36,7 @@ import pandas as pd
 from sklearn.datasets import load_diabetes
 from sklearn.model_selection import train_test_split
 
-from mder_jax import MDERRegressor, StudentT, epistemic, metrics
+from mder_jax import MDERRegressor, StudentT, metrics
 
 jax.config.update("jax_disable_most_optimizations", True)  # compiles faster; leave it out for larger tables
 plt.rcParams.update({"figure.dpi": 80, "axes.spines.top": False, "axes.spines.right": False, "legend.frameon": False})
@@ -78,7 +79,7 @@ print("rows:", {"train": len(train), "calibrate": len(held_out), "test": len(tes
 # ## Fit
 #
 # A NaN in the targets is a value that was not observed. It is left out of the likelihood exactly, and the row stays.
-# Features must be complete.
+# Features may have gaps, too, and text and dates; here they are numbers without gaps.
 #
 # There are few rows, so the networks are small, and no rows are set aside for early stopping. Settings like these are
 # compared by ln p of rows that are neither trained nor tested on: the second number. These are one of fourteen
@@ -311,10 +312,13 @@ step = np.linspace(0, 1, 100)
 walk = pd.DataFrame([X_train.median()] * len(step)).reset_index(drop=True)
 walk["bmi"] += step * (90 - walk["bmi"])
 walk["bp"] += step * (200 - walk["bp"])
-u = model.predict_uncertainty(walk)
+with warnings.catch_warnings(record=True) as said:
+    warnings.simplefilter("always")
+    u = model.predict_uncertainty(walk)
+print(said[0].message)
 spread = {
     "aleatoric": std_of(u.aleatoric),
-    "epistemic: networks' own": std_of(u.within),
+    "epistemic: within members": std_of(u.within),
     "epistemic: disagreement": std_of(u.between),
     "total": u.std,
 }
@@ -329,27 +333,29 @@ axes[0].set_ylabel("standard deviation (mg/dl)")
 figure.legend(*axes[0].get_legend_handles_labels(), loc="outside upper center", ncols=5)
 plt.show()
 
-usual = np.quantile(std_of(model.predict_uncertainty(X_test).between), 0.95, axis=0)
+usual = np.quantile(std_of(model.predict_uncertainty(X_test).epistemic), 0.95, axis=0)
 ends = {(label, place): values[i] for label, values in spread.items() for place, i in (("median", 0), ("far", -1))}
-ends["epistemic: disagreement", "95 % quantile of the test rows"] = usual
-assert (spread["epistemic: disagreement"][-1] > 1.5 * usual).all()
+ends["epistemic", "95 % quantile of the test rows"] = usual
+assert (std_of(u.epistemic)[-1] > 1.5 * usual).all()
 pd.DataFrame(ends, index=targets).T.round(1)
 
 # %% [markdown]
-# Only the disagreement (orange) says that nobody knows: outside the data it grows all the way, far beyond what is
-# usual. The aleatoric part and the networks' own epistemic part are extrapolated like any output of a network, and for
-# cholesterol and LDL they end *below* where they began. So does the total: it is no alarm. Nor is one network, which
-# has its own part only:
+# The networks never see anything further outside than a quarter of the range, so that all lines become flat. What they
+# say there is extrapolated like any output of a network: the aleatoric part (blue) ends below where it began, and the
+# disagreement (orange) grows a little. That nobody knows is said by the yellow line. Outside, it is not what the
+# networks say: how far a value is outside its range in training, the *novelty* of the row, takes virtual observations
+# away, until the standard deviation of the mean is about that of the targets in the whole table. For comparison, the
+# same patient moved to the edge of the range, where there is no novelty:
 
 # %%
-own = np.asarray(jax.jit(epistemic)(model.predict_dist(walk).members), float)  # networks, rows, targets, targets
-ratio = np.sqrt(own[:, -1, 0, 0] / own[:, 0, 0, 0])
-print("epistemic std of cholesterol, far outside over the median patient, of each network:", np.sort(ratio).round(2))
-print(f"larger outside: {(ratio > 1).sum()} of {len(ratio)} networks")
+nearest = walk.clip(X_train.min(), X_train.max(), axis=1).iloc[[-1]]  # the same patient, moved to the edge of the range
+at_edge = model.predict_uncertainty(nearest)
+kinds = {"at the edge": std_of(at_edge.epistemic)[0], "far outside": std_of(u.epistemic)[-1]}
+pd.DataFrame(kinds | {"std in the table": Y_train.std()}, index=targets).T.round(1)
 
 # %% [markdown]
-# So look at the parts, and compare them with what is usual in rows like those of the training. And do not rely on it:
-# another row far outside may get less disagreement than this one.
+# Do not rely on it for rows that are unusual in another way: columns are judged one by one, so that a patient whose
+# values are usual each for itself, but not together, has no novelty.
 #
 # ## Keep the model
 #

@@ -66,7 +66,7 @@ FOUND_BY_FUZZING = [
     (lambda: metrics.ence(Y, t(), bins=0), r"bins must be at least 1; got 0"),
     (lambda: metrics.calibration_curve(Y, t(), levels=None), r"levels must be an integer.*got None"),
     (lambda: metrics.report(Y, t(), names=5), r"names must hold one for each of 2 targets; got 5"),
-    (lambda: metrics.nll_scorer(None, Y, Y), r"the estimator must have predict_dist.*got NoneType"),
+    (lambda: metrics.nll_scorer(None, Y, Y), r"the estimator must have log_prob.*got NoneType"),
     (lambda: mder.rescale(t(), 2.0), r"scale must be a Scale; got 2\.0"),
     (lambda: mder.fit_scale(t(), Y, level="a"), r"level must hold real numbers; got dtype <U1"),
     (lambda: mder.fit_scale(t(), Y, separate=np.ones(2)), r"separate must be True or False; got ndarray"),

@@ -161,6 +161,7 @@ OTHER = {
     "weights": {"weights": np.ones(27)},
     "bootstrap": {"bootstrap": True},
     "validation X": {"validation": (X, Y)},
+    "validation weights": {"validation": (X, Y, np.ones(27))},
     "values of optimizer": {"optimizer": mder.PerMember(np.full(3, 1e-2, np.float32), optax.adam)},
 }
 
@@ -180,7 +181,41 @@ def test_another_run_is_refused_and_the_difference_named(name, five_epochs):
     named = {line.strip().split(":")[0] for line in str(caught.value).splitlines()[1:]}
     assert name in named
     implied = {"members": {"key"}, "validation X": {"validation Y"}, "values of optimizer": {"optimizer"}}
+    implied["validation weights"] = {"validation X", "validation Y"}
     assert named == {name} | implied.get(name, set())
+
+
+def test_more_epochs_from_a_checkpoint_end_as_one_long_run(tmp_path):
+    held_out = {"validation": (X[:5], Y[:5])}
+    for epochs in (5, 8):
+        found = fit(tmp_path, epochs=epochs, extend=True, checkpoint_every=2, **held_out)
+    whole = fit(epochs=8, **held_out)
+    np.testing.assert_array_equal(found.params, whole.params)
+    jax.tree.map(np.testing.assert_array_equal, found.history, whole.history)
+    np.testing.assert_array_equal(found.best_epoch, whole.best_epoch)
+    shutil.rmtree(tmp_path / "8" / "state")  # the one before it is of the run with fewer epochs
+    with pytest.warns(RuntimeWarning, match="epoch 8 .* cannot be read"):
+        again = fit(tmp_path, epochs=8, **held_out)
+    np.testing.assert_array_equal(again.params, whole.params)
+
+
+def test_a_longer_run_is_refused_unless_it_is_to_be_extended(five_epochs, tmp_path):
+    shutil.copytree(five_epochs, tmp_path / "run")
+    with pytest.raises(
+        ValueError, match=r"or train it for more epochs with extend=True:\n  epochs: 8 when saved, 9 now"
+    ):
+        fit(tmp_path / "run", epochs=9)
+    for other in ({"epochs": 7}, {"epochs": 9, "batch_size": 9}):
+        with pytest.raises(ValueError, match="go back to the arguments it was started with:"):
+            fit(tmp_path / "run", extend=True, **other)
+    with pytest.raises(ValueError, match=r"state of the optimizer in .* is not that of this one"):
+        fit(tmp_path / "run", epochs=9, extend=True, optimizer=optax.sgd(1e-2))
+    for epochs in (2, 3):
+        cosine = optax.adam(optax.cosine_decay_schedule(1e-2, 3 * epochs))
+        found = fit(tmp_path / "cosine", epochs=epochs, extend=True, optimizer=cosine)
+    assert found.epochs == 3 and np.isfinite(found.history.train).all()
+    with pytest.raises(ValueError, match="extend=True trains a run from its checkpoints further: pass checkpoint="):
+        fit(extend=True)
 
 
 def test_constants_and_first_states_tell_runs_apart(tmp_path):

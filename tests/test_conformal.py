@@ -70,9 +70,9 @@ def test_coverage_is_never_below_nominal(draw):
     """Over 500 calibrations, by the functions that `calibrate`, `predict_interval` and `contains` are made of."""
     model = trained(draw)
     X, Y = draw(np.random.default_rng(1), CALIBRATIONS * (ROWS + NEW))
-    joint, single = map(in_calibrations, row_scores(model.predictor_.rows(X), Y))
+    joint, single = map(in_calibrations, row_scores(model.predictor_.rows(model.encoding_.encode(X, quiet=True)), Y))
     new_X, new_Y = (in_calibrations(values)[1].reshape(-1, values.shape[1]) for values in (X, Y))
-    new = model.predictor_.rows(new_X, keep=True)
+    new = model.predictor_.rows(model.encoding_.encode(new_X, quiet=True), keep=True)
     for coverage in (0.5, 0.8, 0.9):
         radius = np.stack([calibration.radius_from(scores, coverage) for scores in single[0]])
         lower, upper = new.within(np.repeat(radius, NEW, axis=0), joint=False)
@@ -81,7 +81,7 @@ def test_coverage_is_never_below_nominal(draw):
         region = new.within(np.repeat(radius, NEW), joint=True)
         complete = ~np.isnan(new_Y).any(axis=1)
         held = np.full(len(new_X), np.nan)
-        held[complete] = type(region)(*(part[complete] for part in region)).contains(new_Y[complete])
+        held[complete] = type(region)(*(part[complete] for part in region[:3])).contains(new_Y[complete])
         for shares in (*inside.T, held):
             shares = np.nanmean(shares.reshape(CALIBRATIONS, NEW), axis=1)
             error = np.std(shares) / np.sqrt(CALIBRATIONS)

@@ -28,13 +28,15 @@ def between(marker):
 
 @pytest.fixture
 def folder(tmp_path):
-    """The tables that the examples read: houses with two targets, of which one cell is empty."""
+    """The tables that the examples read: houses with numbers and text, and two targets; some cells are empty."""
     random = np.random.default_rng(0)
-    X = random.normal(size=(600, 4))
+    X = random.uniform(-2, 2, size=(600, 3))
     Y = X[:, :2] + random.multivariate_normal([0, 0], [[0.2, 0.1], [0.1, 0.2]], 600)
-    Y[7, 1] = np.nan
-    header = "rooms,area,age,distance,price,rent"
-    lines = [",".join("" if np.isnan(value) else f"{value:.6f}" for value in row) for row in np.hstack([X, Y])]
+    Y[7::50, 1] = X[5::60, 2] = np.nan
+    Y[555, 0] = np.nan
+    header = "district,rooms,area,age,price,rent"
+    cells = [["" if np.isnan(value) else f"{value:.6f}" for value in row] for row in np.hstack([X, Y])]
+    lines = [",".join([random.choice(["north", "south", ""]), *row]) for row in cells]
     (tmp_path / "houses.csv").write_text("\n".join([header, *lines]) + "\n")
     (tmp_path / "test.csv").write_text("\n".join([header, *lines[-100:]]) + "\n")
     features = [line.rsplit(",", 2)[0] for line in (header, *lines[:5])]

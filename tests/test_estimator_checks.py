@@ -7,8 +7,11 @@ from mder_jax import MDERRegressor
 
 SMALL = MDERRegressor((16,), members=2, max_iter=40, learning_rate_init=0.03, early_stopping=False, random_state=0)
 
+# A row of weight k and k copies of it agree to 1e-6, held in test_workflow.py: the check asks for 1e-7.
+EXPECTED = {"check_sample_weight_equivalence_on_dense_data": "networks are computed in single precision"}
+
 
 @pytest.mark.filterwarnings("ignore")  # the checks warn on purpose
-@parametrize_with_checks([SMALL])
+@parametrize_with_checks([SMALL], expected_failed_checks=lambda estimator: EXPECTED)
 def test_scikit_learn_check(estimator, check):
     check(estimator)

@@ -11,8 +11,9 @@ import pytest
 import mder_jax
 from tests.support import fuzz
 
-# What needs no case: it calls a function of the user, prints, has no argument, or is lax.dot_general by another name.
+# What needs no case: it calls a function of the user, prints, has no argument with a name, or is lax.dot_general.
 NOT_CALLED = {"PerMember.of", "cli.main", "ensemble.clear_programs", "networks.row_dot_general"}
+NOT_CALLED |= {"Scorer.get_metadata_routing", "pipeline.make_pipeline"}
 QUICK = {name: target for name, target in fuzz.targets().items() if "slow" not in target.notes}
 
 

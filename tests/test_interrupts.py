@@ -231,7 +231,7 @@ def test_an_estimator_raises_and_the_same_fit_goes_on(while_saving, tmp_path):
     options = {"members": 2, "max_iter": 4, "random_state": 0, "early_stopping": False}
 
     def fit(directory):
-        return mder.MDERRegressor((8,), **options).fit(X, X, checkpoint=directory)
+        return mder.MDERRegressor((8,), **options).fit(X, X[:, ::-1] ** 2, checkpoint=directory)
 
     with pytest.raises(KeyboardInterrupt):
         fit(tmp_path / "a")

@@ -13,8 +13,10 @@ import uncertainty_toolbox
 
 import mder_jax as mder
 from mder_jax import metrics
+from mder_jax.estimator import Region
 from mder_jax.metrics import scores
 from mder_jax.mixture import Mixture
+from mder_jax.student_t import Interval
 from tests.support.cases import factors, long
 
 NAN = np.nan
@@ -210,6 +212,53 @@ def test_interval_score_is_scoringrules():
     lower, upper = t.interval(0.8)
     expected = scoringrules.interval_score(y, np.asarray(lower), np.asarray(upper), 0.2)
     np.testing.assert_allclose(metrics.interval_score(y, t.interval(0.8), 0.8, reduce=False), expected, rtol=1e-10)
+
+
+def test_coverage_of_given_intervals_counts():
+    y, _, _, prediction = gaussian(stretch=1.5)
+    y[0, 0] = y[1] = NAN
+    lower, upper = map(np.asarray, prediction.interval(0.8))
+    seen, inside = ~np.isnan(y), (y >= lower) & (y <= upper)
+    found = metrics.coverage(y, Interval(lower, upper))
+    share = inside.sum(axis=0) / seen.sum(axis=0)
+    np.testing.assert_allclose(found.coverage, share, rtol=1e-12)
+    np.testing.assert_allclose(found.standard_error, np.sqrt(share * (1 - share) / seen.sum(axis=0)), rtol=1e-12)
+    np.testing.assert_allclose(found.width, np.mean(upper - lower, axis=0, where=seen), rtol=1e-12)
+    single = metrics.coverage(y[:, 0], Interval(lower[:, 0], upper[:, 0]))
+    np.testing.assert_allclose([part[0] for part in found], single)
+    complete = seen.all(axis=1)
+    value, error = metrics.joint_coverage(y, Interval(lower, upper))
+    both = np.mean(inside[complete].all(axis=1))
+    np.testing.assert_allclose([value, error], [both, np.sqrt(both * (1 - both) / complete.sum())], rtol=1e-12)
+    traced = jax.jit(metrics.coverage)(y, Interval(lower, upper))
+    np.testing.assert_allclose(traced.coverage, found.coverage, rtol=1e-12)
+    assert np.isnan(metrics.joint_coverage(y, Interval(np.where(y > 0, NAN, lower), upper)).value)
+
+
+def test_joint_coverage_of_given_regions_counts_complete_rows():
+    y, loc, std, _ = gaussian()
+    y[3, 1] = NAN
+    region = Region(loc, std[..., None] * np.eye(2), np.full(200, 1.5))
+    kept = np.arange(200) != 3
+    share = np.mean(np.sum(((y - loc) / std)[kept] ** 2, axis=1) <= 1.5**2)
+    value, error = metrics.joint_coverage(y, region)
+    np.testing.assert_allclose([value, error], [share, np.sqrt(share * (1 - share) / 199)], rtol=1e-12)
+    line = Region(loc[:, :1], std[:, :1, None], np.full(200, 1.0))
+    share = np.mean(np.abs((y - loc) / std)[:, 0] <= 1)
+    np.testing.assert_allclose(metrics.joint_coverage(y[:, 0], line).value, share)
+
+
+def test_given_intervals_keep_their_digits_in_single_precision():
+    y, near = np.array([[2020.5003], [2020.4999]]), np.full((2, 1), 2020.5)
+    interval = Interval(near - 0.00035, near + 0.00025)
+    with jax.enable_x64(False):
+        found = metrics.coverage(y, interval)
+        score = metrics.interval_score(y, interval, 0.5, reduce=False)
+        assert metrics.joint_coverage(y, interval).value == 0.5 == found.coverage[0]
+    np.testing.assert_allclose(found.width, 0.0006, rtol=1e-5)
+    np.testing.assert_allclose(score[:, 0], scoringrules.interval_score(y, *interval, 0.5), rtol=1e-5)
+    infinite = metrics.coverage(y, Interval(np.full((2, 1), -np.inf), np.full((2, 1), np.inf)))
+    assert infinite.coverage[0] == 1 and np.isinf(infinite.width[0])
 
 
 @pytest.mark.slow
@@ -450,6 +499,9 @@ class Estimator:
     def __init__(self, prediction):
         self.prediction = prediction
 
+    def log_prob(self, X, y):
+        return self.predict_dist(X).log_prob(y if y.ndim == 2 else y[:, None])
+
     def predict_dist(self, X):
         return one(self.prediction, X[:, 0])
 
@@ -466,7 +518,8 @@ def test_scorers_prefer_the_truth_and_take_one_dimensional_y():
         (metrics.energy_scorer, metrics.energy_score),
     ):
         best = scorer(Estimator(right), X, y)
-        assert isinstance(best, float) and best == -float(score(y, right)) == scorer(Estimator(right), X, y[:, 0])
+        assert isinstance(best, float) and best == scorer(Estimator(right), X, y[:, 0])
+        np.testing.assert_allclose(best, -float(score(y, right)), rtol=1e-12)
         assert best > max(scorer(Estimator(wide), X, y), scorer(Estimator(shifted), X, y))
 
 
@@ -484,6 +537,17 @@ def test_wrong_arguments():
         metrics.interval_score(y, (y, y), 1.0)
     with pytest.raises(ValueError, match=r"upper must have shape \(6, 2\), that of y; got \(6, 1\)"):
         metrics.interval_score(y, (y, y[:, :1]), 0.5)
+    with pytest.raises(TypeError, match=r"interval must be an Interval\(lower, upper\); got ndarray"):
+        metrics.interval_score(y, y, 0.5)
+    with pytest.raises(ValueError, match=r"lower must have shape \(6, 2\), that of y; got \(6,\)"):
+        metrics.coverage(y, Interval(y[:, 0], y[:, 0]))
+    region = Region(y, np.tile(np.eye(2), (6, 1, 1)), np.ones(6))
+    with pytest.raises(TypeError, match="a region is of all targets at once, coverage of each: use joint_coverage"):
+        metrics.coverage(y, region)
+    with pytest.raises(TypeError, match="y must not be traced where regions are given"):
+        jax.jit(lambda y: metrics.joint_coverage(y, region))(y)
+    with pytest.raises(ValueError, match=r"y must have shape \(6, 2\), that of the centre; got \(5, 2\)"):
+        metrics.joint_coverage(y[:5], region)
     with pytest.raises(ValueError, match="draws must be at least 2; got 1"):
         metrics.energy_score(y, Mixture(t), draws=1)
     with pytest.raises(TypeError, match=r"such as jax\.random\.key\(0\); got 3"):

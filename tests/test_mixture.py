@@ -579,3 +579,72 @@ def test_a_member_whose_distance_overflows_leaves_the_density_to_the_others():
     assert np.isnan(mder.Mixture(t).log_prob(y.at[0].set(jnp.nan)))
     broken = mder.StudentT(4.0, jnp.zeros((2, 3)).at[0].set(jnp.nan), jnp.stack([jnp.eye(3), jnp.eye(3)]))
     assert np.isnan(mder.Mixture(broken).log_prob(jnp.zeros(3)))
+
+
+WEIGHTS = np.array([1.0, 3.0, 0.0, 2.0])
+
+
+def repeated(members):
+    """The equally weighted mixture in which member i is there WEIGHTS[i] times."""
+    index = np.repeat(np.arange(4), WEIGHTS.astype(int))
+    return Mixture(jax.tree.map(lambda leaf: leaf[index], members))
+
+
+@pytest.mark.parametrize("members", [students(4, batch=(3,), df=5.0), niws(4, batch=(3,))], ids=["t", "niw"])
+def test_weights_are_as_repeated_members(members):
+    with np.errstate(divide="ignore"):
+        weighted = Mixture(members, np.log(WEIGHTS) + 7.0)  # up to a constant
+    same, y = repeated(members), np.random.default_rng(1).normal(size=(2, 3, 2))
+    for name in ("mean", "aleatoric", "epistemic_within", "epistemic_between", "total", "std"):
+        np.testing.assert_allclose(
+            getattr(weighted, name)(), getattr(same, name)(), rtol=1e-9, atol=1e-12, err_msg=name
+        )
+    for name in ("log_prob", "cdf", "mahalanobis"):
+        np.testing.assert_allclose(getattr(weighted, name)(y), getattr(same, name)(y), rtol=1e-9, err_msg=name)
+    for p in (1e-6, 0.3, 0.5, 0.99):
+        np.testing.assert_allclose(weighted.ppf(p), same.ppf(p), rtol=1e-9)
+    np.testing.assert_allclose(weighted.interval(0.9).upper, same.interval(0.9).upper, rtol=1e-9)
+    np.testing.assert_allclose(weighted.region_radius(0.9), same.region_radius(0.9), rtol=1e-6)
+    np.testing.assert_allclose(mder.metrics.crps(y[0], weighted), mder.metrics.crps(y[0], same), rtol=1e-4)
+    np.testing.assert_allclose(mder.metrics.nll(y[0], weighted), mder.metrics.nll(y[0], same), rtol=1e-9)
+    scale = mder.Scale(2.0, 3.0)
+    np.testing.assert_allclose(mder.rescale(weighted, scale).total(), mder.rescale(same, scale).total(), rtol=1e-9)
+
+
+def test_draws_come_from_members_as_often_as_they_weigh():
+    far = line([np.inf] * 3, [-90.0, 0.0, 90.0], [1.0] * 3).members
+    drawn = np.asarray(Mixture(far, np.log([0.2, 0.5, 0.3])).sample(jax.random.key(0), 10_000))[:, 0]
+    counts = np.histogram(drawn, [-200, -45, 45, 200])[0]
+    assert scipy.stats.chisquare(counts, [2000, 5000, 3000]).pvalue > 1e-3
+
+
+def test_equal_weights_are_those_without():
+    members = niws(4, batch=(3,))
+    np.testing.assert_allclose(Mixture(members, np.zeros(4)).ppf(0.1), Mixture(members).ppf(0.1), rtol=1e-12)
+    assert len(jax.tree.leaves(Mixture(members))) == len(jax.tree.leaves(members))
+
+
+def test_wrong_weights():
+    members = niws(4, batch=(3,))
+    with pytest.raises(ValueError, match="log_weights"):
+        Mixture(members, np.zeros(3))
+    with pytest.raises(ValueError, match="log_weights"):
+        Mixture(members, np.zeros((4, 2)))
+    with pytest.raises(ValueError, match="log_weights must be finite, or -inf for some"):
+        Mixture(members, np.full(4, -np.inf))
+
+
+@pytest.mark.parametrize("weights", [None, np.log([0.2, 0.5, 0.3])])
+def test_conditional_times_marginal_is_the_joint(weights):
+    t, y = students(3, n=3), np.array([0.4, -1.0, 2.0])
+    mixture = Mixture(t, weights)
+    own = np.full(3, 1 / 3) if weights is None else np.exp(weights)
+    joint = sum(w * scipy_density(one, y) for w, one in zip(own, each(t), strict=True))
+    given = sum(w * scipy_density(one, y[[2, 0]]) for w, one in zip(own, each(t.marginal([2, 0])), strict=True))
+    conditional = mixture.conditional([2, 0], y[[2, 0]])
+    assert conditional.n == 1 and conditional.size == 3
+    np.testing.assert_allclose(np.exp(conditional.log_prob(y[[1]])), joint / given, rtol=1e-9)
+    rows = Mixture(jax.tree.map(lambda leaf: jnp.stack([leaf, leaf], 1), t)).conditional([0], np.array([[0.4], [5.0]]))
+    assert rows.batch_shape == (2,) and rows.mean().shape == (2, 2)
+    with pytest.raises(ValueError, match="at least one must be left"):
+        mixture.conditional([0, 1, 2], y)

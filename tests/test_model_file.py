@@ -9,6 +9,7 @@ import sys
 
 import jax
 import numpy as np
+import pandas as pd
 import pytest
 from safetensors.numpy import save as as_safetensors
 
@@ -22,7 +23,7 @@ def model():
     random = np.random.default_rng(0)
     X, Y = random.normal(size=(80, 3)), random.normal(size=(80, 2))
     fitted = MDERRegressor((8,), members=3, max_iter=3, nu_max=float("inf"), random_state=0).fit(X, Y)
-    return fitted.calibrate(random.normal(size=(60, 3)), random.normal(size=(60, 2)))
+    return fitted.calibrate(random.normal(size=(60, 3)).clip(-2, 2), random.normal(size=(60, 2)))
 
 
 @pytest.fixture(scope="module")
@@ -84,6 +85,74 @@ np.savez({str(tmp_path / "found.npz")!r}, **found)
     with np.load(tmp_path / "found.npz") as found:
         for name in ("mean", "aleatoric", "epistemic", "total"):
             np.testing.assert_allclose(found[name], getattr(expected, name), rtol=1e-5, atol=1e-6)
+
+
+def exported(model, path):
+    model.export(path)
+    return jax.export.deserialize(bytearray(path.read_bytes())).call
+
+
+def assert_moments(found, expected):
+    for name in ("mean", "aleatoric", "epistemic", "total"):
+        np.testing.assert_allclose(found[name], getattr(expected, name), rtol=2e-4, atol=2e-5, err_msg=name)
+
+
+@pytest.mark.parametrize("transform", [None, "log"])
+@pytest.mark.filterwarnings("ignore:.*(far outside the range of training|no value in)")
+def test_an_exported_predictor_fills_gaps_and_knows_far_rows(transform, tmp_path):
+    random = np.random.default_rng(0)
+    X = random.normal(size=(80, 4)) * [1.0, 100.0, 1e-3, 1.0] + [0.0, 5000.0, 0.0, 7.0]
+    X[::4, 1], X[:, 3] = np.nan, 7.0
+    X[5, 0] = 1e6  # a mistyped cell
+    Y = np.exp(random.normal(size=(80, 2)))
+    model = MDERRegressor((8,), members=3, max_iter=3, target_transform=transform, random_state=0).fit(X, Y)
+    call, single = exported(model, tmp_path / "model.jaxexp"), np.float32(X)
+    assert_moments(call(single), model.predict_uncertainty(single))
+    new = single[:24].copy()
+    for k, value in enumerate((1e2, -1e2, 1e6, -1e6, 3e38, -3e38)):
+        new[4 * k : 4 * k + 4][np.eye(4, dtype=bool)] = value
+    near = single[:8].copy()
+    near[:4, 0], near[4:, 2] = np.float32([30.0, 40.0, 45.0, 60.0]), np.float32([3e-3, 4e-3, -4e-3, np.nan])
+    for rows in (new, near, np.full((1, 4), np.nan, np.float32)):
+        expected = model.predict_uncertainty(rows)
+        assert np.isfinite(expected.total).all()
+        assert_moments(call(rows), expected)
+    novelty = model.encoding_.encode(near, quiet=True).novelty
+    assert 0 < novelty[1] < novelty[3] < 1e6 and 0 < novelty[6] < 1e6 and model.encoding_.columns[1].indicator
+
+
+def test_an_exported_predictor_of_categories_takes_encoded_columns(tmp_path):
+    random, row = np.random.default_rng(0), np.arange(80)
+    kinds, plots = np.array(["a", "b"])[row % 2], [f"p{k}" for k in row % 16]
+    frame = pd.DataFrame({"kind": kinds, "plot": plots, "id": row, "x": random.normal(size=80)})
+    with pytest.warns(UserWarning, match=r"columns left out: 'id' \(a number of its own in every row\)"):
+        model = MDERRegressor((8,), members=3, max_iter=3, random_state=0).fit(frame, random.normal(size=(80, 2)))
+    encoded = model.encoding_.encode(frame).X
+    assert encoded.shape == (80, 4)
+    assert_moments(exported(model, tmp_path / "model.jaxexp")(np.float32(encoded)), model.predict_uncertainty(frame))
+    model.save(tmp_path / "model.mder")
+    again = MDERRegressor.load(tmp_path / "model.mder")
+    np.testing.assert_array_equal(again.predict(frame), model.predict(frame))
+
+
+def test_columns_that_were_left_out_are_not_read_by_an_exported_predictor(tmp_path):
+    random = np.random.default_rng(0)
+    frame = pd.DataFrame({"id": np.arange(80), "a": random.normal(size=80), "wet": np.arange(80) % 3 == 0})
+    with pytest.warns(UserWarning, match=r"columns left out: 'id' \(a number of its own in every row\)"):
+        model = MDERRegressor((8,), members=3, max_iter=3, random_state=0).fit(frame, random.normal(size=(80, 2)))
+    rows = frame.to_numpy(np.float32)
+    rows[:, 0] = np.nan
+    assert_moments(exported(model, tmp_path / "model.jaxexp")(rows), model.predict_uncertainty(frame))
+
+
+def test_columns_named_by_numbers_have_no_names_after_loading_either(tmp_path):
+    random = np.random.default_rng(0)
+    frame = pd.DataFrame(random.normal(size=(80, 3)), columns=[3, 1, 2])
+    model = MDERRegressor((8,), members=3, max_iter=3, random_state=0).fit(frame, random.normal(size=(80, 2)))
+    model.save(tmp_path / "model.mder")
+    again = MDERRegressor.load(tmp_path / "model.mder")
+    assert not hasattr(model, "feature_names_in_") and not hasattr(again, "feature_names_in_")
+    np.testing.assert_array_equal(again.predict(frame), model.predict(frame))
 
 
 def changed(content, change):

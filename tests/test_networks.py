@@ -145,6 +145,66 @@ def test_dropout_of_mlp_acts_while_training_only():
     assert mder.mlp((4,), 1).train is None
 
 
+def of_embedded(params, x, pairs):
+    """Raw outputs of a network with one hidden layer, by numpy: vectors of categories follow the other columns."""
+    params = jax.tree.map(np.asarray, params)
+    vectors = [params[f"embedding_{i}"]["embedding"][x[:, column].astype(int)] for i, (column, _) in enumerate(pairs)]
+    hidden = np.concatenate([np.delete(x, [column for column, _ in pairs], axis=1), *vectors], axis=1)
+    hidden = np.tanh(hidden @ params["dense_0"]["kernel"] + params["dense_0"]["bias"])
+    return hidden @ params["dense_1"]["kernel"] + params["dense_1"]["bias"]
+
+
+ROWS_WITH_CATEGORIES = np.array([[0.5, 2.0, -1.0, 0.0], [1.5, 0.0, 2.0, 1.0], [-0.5, 2.0, 0.25, 1.0], [0.0, 3.0, 1, 0]])
+PAIRS = ((3, 2), (1, 30))  # column 3 has 2 levels, column 1 has 30
+
+
+def test_categories_are_rows_of_learned_tables():
+    x = jnp.asarray(ROWS_WITH_CATEGORIES)
+    network = mder.mlp((5,), 3, activation="tanh", embedded=PAIRS)
+    params = network.init(KEY, x)
+    assert {name: table["embedding"].shape for name, table in params.items() if "embedding" in table} == {
+        "embedding_0": (2, round(1.6 * 2**0.56)),
+        "embedding_1": (30, round(1.6 * 30**0.56)),
+    }
+    np.testing.assert_allclose(network.apply(params, x), of_embedded(params, ROWS_WITH_CATEGORIES, PAIRS), rtol=1e-12)
+    assert mder.mlp((5,), 3, embedded=((0, 2000),)).init(KEY, x[:, :1])["embedding_0"]["embedding"].shape == (2000, 16)
+
+
+def test_a_column_of_categories_must_be_there():
+    with pytest.raises(ValueError, match="embedded names column 3, but x has 3 columns, counted from 0"):
+        mder.mlp((5,), 3, embedded=PAIRS).init(KEY, jnp.ones((1, 3)))
+
+
+def test_vectors_of_categories_start_small_and_differ():
+    params = mder.mlp((400,), 2, embedded=PAIRS).init(KEY, jnp.asarray(ROWS_WITH_CATEGORIES))
+    draws = np.asarray(params["embedding_1"]["embedding"]).ravel()
+    assert stats.kstest(draws, stats.norm(0, 0.1).cdf).pvalue > 1e-3
+    kernel = np.asarray(params["dense_0"]["kernel"])  # the layers after them are drawn as ever
+    assert kernel.shape == (2 + 2 + 11, 400)
+    assert stats.kstest(kernel.ravel() * np.sqrt(15), stats.uniform(-1, 2).cdf).pvalue > 1e-3
+
+
+def test_gradient_by_vectors_of_categories_is_that_of_finite_differences():
+    x = jnp.asarray(ROWS_WITH_CATEGORIES)
+    network = mder.mlp((5,), 3, activation="tanh", embedded=PAIRS)
+    params = network.init(KEY, x)
+    gradient = jax.grad(lambda params: jnp.sum(jnp.sin(network.apply(params, x))))(params)
+
+    def loss(table):
+        changed = params | {"embedding_1": {"embedding": table}}
+        return np.sin(of_embedded(changed, ROWS_WITH_CATEGORIES, PAIRS)).sum()
+
+    table, step = np.asarray(params["embedding_1"]["embedding"]), 1e-5
+    expected = np.zeros_like(table)
+    for place in np.ndindex(table.shape):
+        moved = np.zeros_like(table)
+        moved[place] = step
+        expected[place] = (loss(table + moved) - loss(table - moved)) / (2 * step)
+    np.testing.assert_allclose(gradient["embedding_1"]["embedding"], expected, atol=1e-8)
+    used = np.flatnonzero(np.abs(expected).sum(axis=1))
+    assert used.tolist() == [0, 2, 3]  # levels that do not occur are not moved
+
+
 @pytest.mark.parametrize("name", ["linen deterministic", "nnx conv", *map(long, sorted(MODULES.keys() - CHECKED))])
 def test_own_modules(name):
     network = MODULES[name](lambda raw: mder.niw_link(raw, n=2))
@@ -188,6 +248,13 @@ def test_state_besides_parameters_is_refused():
         ({"widths": (3.5,), "outputs": 2}, "integers"),
         ({"widths": (3,), "outputs": 2, "activation": "sin"}, "relu, tanh, gelu, silu; got 'sin'"),
         ({"widths": (3,), "outputs": 2, "dropout": 1.0}, "below 1; got 1.0"),
+        ({"widths": (3,), "outputs": 2, "embedded": 3}, r"pairs \(column, levels\) of integers.*; got 3"),
+        ({"widths": (3,), "outputs": 2, "embedded": [1, 2]}, r"pairs .*; got \[1, 2\]"),
+        ({"widths": (3,), "outputs": 2, "embedded": [(0, 2, 3)]}, r"got \[\(0, 2, 3\)\]"),
+        ({"widths": (3,), "outputs": 2, "embedded": [(0, 0)]}, r"levels above 0; got \[\(0, 0\)\]"),
+        ({"widths": (3,), "outputs": 2, "embedded": [(-1, 4)]}, r"got \[\(-1, 4\)\]"),
+        ({"widths": (3,), "outputs": 2, "embedded": [(0, 2.5)]}, r"got \[\(0, 2.5\)\]"),
+        ({"widths": (3,), "outputs": 2, "embedded": [(0, 2), (0, 3)]}, r"column 0 twice; got \[\(0, 2\), \(0, 3\)\]"),
     ],
 )
 def test_bad_arguments_are_named(arguments, message):

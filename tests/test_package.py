@@ -19,8 +19,8 @@ ORDER = [
     *["_version", "_interrupts", "_files", "_pytree", "_checks", "_blocks", "_gamma"],
     *["special", "linalg", "student_t", "niw", "nig", "links", "losses"],
     *["networks", "devices", "train", "persistence", "ensemble"],
-    *["mixture", "datasets", "calibration", "metrics", "plotting"],
-    *["estimator", "cli", "__main__"],
+    *["mixture", "columns", "datasets", "calibration", "metrics", "plotting"],
+    *["estimator", "pipeline", "cli", "__main__"],
 ]
 # What each part of the experiments may import besides itself; the command and `publish` may import all.
 PARTS = {"harness": set(), "paper": {"harness"}, "benchmark": {"harness"}, "speed": {"harness", "paper"}}
@@ -113,7 +113,7 @@ before = dict(jax.config.values)
 import mder_jax
 heavy = {"sklearn", "matplotlib", "flax", "orbax", "rich", "scipy.stats", "pandas", "pyarrow"}
 for name in mder_jax.__all__:
-    if name not in ("estimator", "MDERRegressor"):
+    if name not in ("estimator", "MDERRegressor", "pipeline"):
         getattr(mder_jax, name)
 assert not heavy & set(sys.modules), heavy & set(sys.modules)
 assert dict(jax.config.values) == before

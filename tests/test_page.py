@@ -47,6 +47,10 @@ NAMES = ["price (EUR)", SCRIPT, "$x & _y 价格"]
 N = 50
 
 
+def about(rows):
+    return {"row": [f"<b>row {i}</b>" for i in rows], "<i>size</i>": [f"<i>{i % 3}</i>" for i in rows]}
+
+
 @pytest.fixture(scope="module")
 def case():
     return prediction_of(N, 3)
@@ -55,9 +59,8 @@ def case():
 @pytest.fixture(scope="module")
 def text(case):
     y, mixture, uncertainty = case
-    labels = [f"<b>row {i}</b>" for i in range(N)]
     facts = {"model": f"a {SCRIPT}", "rows": "50"}
-    return page_of(y, mixture, NAMES, uncertainty, title=f"Of {SCRIPT}", facts=facts, rows=labels)
+    return page_of(y, mixture, NAMES, uncertainty, title=f"Of {SCRIPT}", facts=facts, about=about)
 
 
 def test_page_is_one_closed_document_with_all_pictures_inside(text):
@@ -73,7 +76,7 @@ def test_page_is_one_closed_document_with_all_pictures_inside(text):
 
 
 def test_all_text_is_escaped(text):
-    assert "<script" not in text and "<b>" not in text
+    assert "<script" not in text and "<b>" not in text and "<i>" not in text
     shown = "".join(Page(text).text)
     assert shown.count(SCRIPT) >= 5 and "<b>row " in shown and NAMES[2] in shown
 
@@ -83,35 +86,63 @@ def test_page_holds_the_numbers_of_the_report(text, case):
     report = metrics.report(y, mixture, 0.9, NAMES)
     tables = Page(text).tables
     assert tables[0] == [["model", f"a {SCRIPT}"], ["rows", "50"]]
-    joint, single = ({row[0]: row[1:-1] for row in table} for table in tables[1:3])
+    near, joint, single = ({row[0]: row[1:-1] for row in table} for table in tables[1:4])
     assert joint["negative log-likelihood"] == [f"{report.nll.value:.4g} ± {report.nll.standard_error:.2g}"]
     assert joint["joint coverage at 90%"][0].startswith(f"{report.joint_coverage.value:.4g} ±")
-    assert single[""] == NAMES
-    assert single["RMSE"] == [f"{value:.4g}" for value in report.rmse]
+    assert single[""] == near[""] == NAMES
+    spread, rmse = np.nanstd(y, axis=0), np.sqrt(np.nanmean((y - uncertainty.mean) ** 2, axis=0))
+    assert near["RMSE"] == [f"{value:.4g}" for value in rmse] == [f"{value:.4g}" for value in report.rmse]
+    assert near["RMSE of predicting the mean"] == [f"{value:.4g}" for value in spread]
+    assert near["R²"] == [f"{value:.4g}" for value in 1 - (rmse / spread) ** 2]
     assert single["CRPS"] == [f"{v:.4g} ± {e:.2g}" for v, e in zip(*report.crps, strict=True)]
     half = 2 * np.sqrt(np.diagonal(uncertainty.total, axis1=1, axis2=2))
     inside = [
         np.mean(np.abs(y - uncertainty.mean)[known, j] <= half[known, j]) for j, known in enumerate(~np.isnan(y.T))
     ]
-    assert [cell.split(" ")[0] for cell in single["coverage at 90%, as predicted"]] == [f"{v:.4g}" for v in inside]
+    assert [cell.split(" ")[0] for cell in near["coverage at 90%, as predicted"]] == [f"{v:.4g}" for v in inside]
 
 
 def test_least_known_rows_come_in_order_with_their_values(text, case):
     y, _, uncertainty = case
     variance = np.diagonal(uncertainty.epistemic, axis1=1, axis2=2)
     order = np.argsort(-np.sum(variance / np.nanvar(y, axis=0), axis=1))[:20]
-    head, titles, *rows = Page(text).tables[3]
-    assert head == ["row", *NAMES] and titles == ["observed", "mean", "interval", "epistemic std"] * 3
-    assert [row[0] for row in rows] == [f"<b>row {i}</b>" for i in order]
+    head, titles, *rows = Page(text).tables[4]
+    assert head == ["row", "<i>size</i>", *NAMES] and titles == ["observed", "mean", "interval", "epistemic std"] * 3
+    assert [row[:2] for row in rows] == [[f"<b>row {i}</b>", f"<i>{i % 3}</i>"] for i in order]
     for i, row in zip(order, rows, strict=True):
         for j in range(3):
-            observed, mean, interval, std = row[1 + 4 * j : 5 + 4 * j]
+            observed, mean, interval, std = row[2 + 4 * j : 6 + 4 * j]
             width = 4 * np.sqrt(uncertainty.total[i, j, j])
             assert observed == "–" if np.isnan(y[i, j]) else float(observed) == pytest.approx(y[i, j], abs=width / 100)
             assert float(mean) == pytest.approx(uncertainty.mean[i, j], abs=width / 100)
             assert float(std) == pytest.approx(np.sqrt(variance[i, j]), rel=1e-2)
             low, high = map(float, interval.split(" to "))
             assert high - low == pytest.approx(width, rel=0.02)
+
+
+def test_what_was_learnt_in_other_units_is_shown_in_these(case):
+    """A prediction of the logarithms; everything about y itself is in its own units."""
+    t, mixture, parts = case
+    y = np.exp(t)
+    variance = np.diagonal(parts.total, axis1=1, axis2=2)
+    mean, labels = np.exp(parts.mean), [f"log({name})" for name in NAMES]
+    scaled = {name: getattr(parts, name) * mean[:, :, None] * mean[:, None, :] for name in ("epistemic", "total")}
+    uncertainty = SimpleNamespace(mean=mean, **scaled)
+    ends = {side: np.exp(parts.mean + sign * 2 * np.sqrt(variance)) for side, sign in (("lower", -1), ("upper", 1))}
+    report = metrics.report(t, mixture, 0.9, labels)
+    options = {"title": "Logarithms", "facts": {}, "learned": t, "names": NAMES, "uncertainty": uncertainty}
+    page = Page(_report_page.evaluation_page(y, mixture, report, **options, **ends))
+    _, near, joint, single, rows = page.tables
+    assert near[0][1:-1] == NAMES == rows[0][1:] and single[0][1:-1] == labels
+    rmse = np.sqrt(np.nanmean((y - mean) ** 2, axis=0))
+    assert near[2][1:-1] == [f"{value:.4g}" for value in rmse]
+    assert single[1][1].startswith(f"{report.crps.value[0]:.4g} ±") and "±" in joint[1][1]
+    captions = [image["alt"] for image in page.images]
+    assert f"{NAMES[0]}: observed against predicted mean." in captions
+    assert f"{labels[0]} and {labels[1]}: predicted covariance of a few rows." in captions
+    assert f"Of {', '.join(labels)}, except the likelihood, which is of the targets in their units:" in "".join(
+        page.text
+    )
 
 
 def test_one_target_has_no_pairs():
@@ -125,7 +156,7 @@ def test_page_of_one_target_and_one_member():
     t = mder.StudentT(5.0, jnp.asarray(uncertainty.mean), jnp.asarray(np.sqrt(uncertainty.total)))
     page = Page(page_of(y, t, ["a"], uncertainty))
     assert len(page.images) == 3 and "variogram" not in "".join(page.text)
-    assert [row[0] for row in page.tables[3][2:]] == [
+    assert [row[0] for row in page.tables[4][2:]] == [
         str(1 + i) for i in np.argsort(-uncertainty.epistemic[:, 0, 0], kind="stable")[:20]
     ]
 
@@ -163,8 +194,6 @@ def test_numbers_have_the_digits_that_count(value, unit, shown):
 def test_wrong_arguments_are_named(case):
     y, mixture, uncertainty = case
     report = metrics.report(y, mixture, 0.9, NAMES)
-    with pytest.raises(ValueError, match="50 rows; got 2"):
-        page_of(y, mixture, NAMES, uncertainty, rows=["a", "b"], report=report)
     with pytest.raises(ValueError, match="nothing was observed"):
         page_of(np.full_like(y, np.nan), mixture, NAMES, uncertainty, report=report)
     with pytest.raises(ValueError, match=r"lower must have shape \(40, 3\)"):

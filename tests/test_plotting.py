@@ -92,16 +92,16 @@ def ends(band, x):
     return np.array([(values.min(), values.max()) for values in at]).T
 
 
-def every_picture(x, y, niw, ax=lambda: None, names=None):
+def every_picture(x, y, niw, ax=lambda: None, names=None, **options):
     name = None if names is None else names[0]
-    yield plotting.ellipses(niw, y=y, names=names, ax=ax())
-    yield plotting.bands(x, niw, y=y, name=name, ax=ax())
-    yield plotting.nu_gate(x, niw, ax=ax())
-    yield plotting.calibration(y, niw, names=names, ax=ax())
-    yield plotting.pit(y, niw, names=names, ax=ax())
-    yield plotting.pit(y, niw, joint=True, ax=ax())
-    yield plotting.predicted_observed(y, niw, name=name, ax=ax())
-    yield plotting.sparsification(y, niw, names=names, ax=ax())
+    yield plotting.ellipses(niw, y=y, names=names, ax=ax(), **options)
+    yield plotting.bands(x, niw, y=y, name=name, ax=ax(), **options)
+    yield plotting.nu_gate(x, niw, ax=ax(), **options)
+    yield plotting.calibration(y, niw, names=names, ax=ax(), **options)
+    yield plotting.pit(y, niw, names=names, ax=ax(), **options)
+    yield plotting.pit(y, niw, joint=True, ax=ax(), **options)
+    yield plotting.predicted_observed(y, niw, name=name, ax=ax(), **options)
+    yield plotting.sparsification(y, niw, names=names, ax=ax(), **options)
 
 
 @pytest.fixture(scope="module")
@@ -210,6 +210,31 @@ def test_calibration_lines_are_coverage_counted_by_hand(student, y):
     np.testing.assert_allclose(high, scipy.stats.binom.ppf(0.975, fewest, levels) / fewest)
 
 
+def test_calibration_of_given_intervals_and_regions_is_counted(student, y):
+    lines = plotting.calibration(y, student.interval, names=["a", "b", "c"]).lines
+    levels = label_of(lines, "b").get_xdata()
+    np.testing.assert_allclose(levels, np.arange(1, 20) / 20)
+    for level, share in zip(levels, label_of(lines, "b").get_ydata(), strict=True):
+        lower, upper = (end[:, 1] for end in scipy_t(student).interval(level))
+        known = ~np.isnan(y[:, 1])
+        assert share == pytest.approx(np.mean((lower <= y[:, 1])[known] & (y[:, 1] <= upper)[known]))
+
+    class Ball:
+        """Holds the rows whose squares sum to less than the square of 10 c."""
+
+        def __init__(self, coverage):
+            self.radius = 10 * coverage
+
+        def contains(self, values):
+            return np.linalg.norm(values, axis=1) <= self.radius
+
+    (joint,) = [line for line in plotting.calibration(y, Ball).lines if line.get_label() == "joint region"]
+    norms = np.linalg.norm(y, axis=1)
+    expected = [np.mean(norms[~np.isnan(norms)] <= 10 * level) for level in levels]
+    np.testing.assert_allclose(joint.get_ydata(), expected)
+    assert 0 < expected[5] < 1
+
+
 def test_calibration_of_one_target_has_no_joint_region(student, y):
     ax = plotting.calibration(y[:, :1], student.marginal([0]))
     assert [line.get_label() for line in ax.lines if not line.get_label().startswith("_")] == ["y0"]
@@ -285,6 +310,29 @@ def test_nothing_is_clipped_and_legends_cover_no_data(pictures):
         )
         assert drawn.x0 >= 0 and drawn.y0 >= 0 and drawn.x1 <= whole.x1 and drawn.y1 <= whole.y1
         assert ax.get_legend().get_window_extent().y0 >= ax.get_window_extent().y1
+
+
+def test_no_legend_if_none_is_wanted(x, y, niw):
+    pictures = list(every_picture(x, y, niw, legend=False))
+    assert all(ax.get_legend() is None and ax.get_legend_handles_labels()[1] for ax in pictures)
+    with pytest.raises(TypeError, match="legend must be True or False; got 'best'"):
+        plotting.nu_gate(x, niw, legend="best")
+
+
+@pytest.mark.parametrize("layout", ["constrained", None])
+def test_titles_of_narrow_panels_are_above_legends_no_wider_than_the_panels(x, mixture, y, layout):
+    figure = Figure(figsize=(7.0, 4.0), layout=layout)
+    left, middle, right = figure.subplots(1, 3)
+    plotting.nu_gate(x, mixture.members, ax=left)
+    plotting.ellipses(mixture, ax=middle)
+    plotting.predicted_observed(y, mixture, ax=right)
+    for ax in (left, middle, right):
+        ax.set_title("(a) a title")
+    FigureCanvasAgg(figure).draw()
+    for ax in (left, middle, right):
+        panel, legend, title = (part.get_window_extent() for part in (ax, ax.get_legend(), ax.title))
+        assert title.y0 >= legend.y1 - 1 and legend.y0 >= panel.y1
+        assert legend.width <= 1.1 * panel.width and panel.width > 0.2 * figure.bbox.width
 
 
 def test_any_name_is_printed_as_it_is(x, y, niw):

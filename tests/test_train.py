@@ -305,6 +305,13 @@ def test_many_validation_rows_and_few():
         np.testing.assert_allclose(result.history.validation[-1], np.mean((x @ params - y) ** 2), rtol=1e-10)
 
 
+def test_the_validation_loss_is_a_weighted_mean():
+    params, weights = np.asarray(fit(epochs=1).params), np.arange(27.0)
+    result = fit(epochs=1, validation=(X, with_value(Y, 0, np.nan), weights))  # the row of weight 0 is not there
+    expected = np.average((X @ params - Y) ** 2, weights=weights)
+    np.testing.assert_allclose(result.history.validation[-1], expected, rtol=1e-10)
+
+
 def test_float32_stays_float32():
     x, y = X.astype(np.float32), Y.astype(np.float32)
     start = mder.Network(lambda key, x: jnp.zeros(3, x.dtype), LINE.apply)
@@ -357,6 +364,8 @@ BAD = {
     "pair": (bad(validation=X), ValueError, r"validation must be a pair \(X, Y\).*got array"),
     "half": (bad(validation=(X, None)), ValueError, r"validation must be a pair \(X, Y\)"),
     "columns": (bad(validation=(X[:, :2], Y)), ValueError, r"validation X must have rows of shape \(3,\).*got \(2,\)"),
+    "validation weights": (bad(validation=(X, Y, Y)), ValueError, "validation weights must be finite and not negative"),
+    "no validation": (bad(validation=(X, Y, 0 * Y)), ValueError, "all validation weights are 0"),
     "validation NaN": (bad(validation=(with_value(X, (1, 1), np.nan), Y)), ValueError, "validation X must be finite"),
 }
 

@@ -103,8 +103,9 @@ def _rescaled(prediction: Prediction, within: Array, between: Array) -> Predicti
     if not isinstance(prediction, Mixture):
         return members
     means = getattr(members, location)
-    means = means + (jnp.sqrt(between) - 1) * from_centre(means)  # exactly the same for a factor of 1
-    return Mixture(replace(members, **{location: means}))  # type: ignore[return-value]
+    apart = from_centre(means, prediction.log_weights)
+    means = means + (jnp.sqrt(between) - 1) * apart  # exactly the same for a factor of 1
+    return Mixture(replace(members, **{location: means}), prediction.log_weights)  # type: ignore[return-value]
 
 
 def fit_scale(
@@ -143,7 +144,7 @@ def fit_scale(
     if method == "pull":
         found = _pull(mixture, y, level)
     else:
-        parts, start = _scale_search.prepare(mixture.components(), y, separate)
+        parts, start = _scale_search.prepare(mixture.components(), y, separate, mixture.log_weights)
         found = (likelihood if method == "likelihood" else posterior)(parts, start, level)
     scale, error, lower, upper = (Scale(float(numbers[0]), float(numbers[-1])) for numbers in found)
     return ScaleFit(scale, error, lower, upper, method, separate, level, len(y))
@@ -231,7 +232,7 @@ def conformal_scores(prediction: StudentT | NIW | Mixture, y: ArrayLike, joint: 
 
     Example:
       >>> t = StudentT(df=jnp.inf, loc=jnp.zeros((4, 1)), scale_tril=jnp.ones((4, 1, 1)))
-      >>> print(conformal_scores(t, jnp.array([[-3.0], [1.0], [jnp.nan], [2.0]])).round(3))
+      >>> print(np.asarray(conformal_scores(t, jnp.array([[-3.0], [1.0], [jnp.nan], [2.0]]))).round(3))
       [1. 2. 3.]
     """
     mixture, y = _held_out(prediction, y)
@@ -266,12 +267,12 @@ def radius_of(scores: ArrayLike, coverage: float) -> Array:
 
 def radius_from(scores: np.ndarray, coverage: float) -> np.ndarray:
     """`radius_of` in numpy and the precision of the scores."""
-    rank = _rank(np.sum(~np.isnan(scores), axis=0), coverage)
+    place = rank(np.sum(~np.isnan(scores), axis=0), coverage)
     ordered = np.sort(np.append(scores, np.full((1, *scores.shape[1:]), np.inf), axis=0), axis=0)  # ∞, then NaN last
-    return np.take_along_axis(ordered, rank[None] - 1, axis=0)[0]
+    return np.take_along_axis(ordered, place[None] - 1, axis=0)[0]
 
 
-def _rank(count: Any, coverage: float) -> Any:
+def rank(count: Any, coverage: float) -> Any:
     """⌈(K+1) coverage⌉ without rounding errors such as 0.07 · 100 = 7.000000000000001."""
     return np.ceil((count + 1) * coverage * (1 - 1e-12)).astype(int)
 
@@ -279,7 +280,7 @@ def _rank(count: Any, coverage: float) -> Any:
 def rows_needed(coverage: float) -> int:
     """The smallest K with ⌈(K+1) coverage⌉ ≤ K, about coverage/(1 − coverage): below it the radius is ∞."""
     rows = max(1, math.floor(coverage / (1 - coverage)) - 1)
-    while _rank(rows, coverage) > rows:
+    while rank(rows, coverage) > rows:
         rows += 1
     return rows
 

@@ -47,7 +47,7 @@ class Parts(NamedTuple):
 
 
 @jax.jit
-def _parts_of(t: StudentT, y: Array) -> Parts:
+def _parts_of(t: StudentT, y: Array, log_weights: Array | None) -> Parts:
     observed = ~jnp.isnan(y)
     number = jnp.sum(observed, axis=-1)
 
@@ -57,7 +57,8 @@ def _parts_of(t: StudentT, y: Array) -> Parts:
         constant = _gamma.centred_log_gamma_ratio_counted(t.df, number, t.n) - linalg.half_logdet(L)
         return Parts(linalg.split_last(residual), linalg.split_last(offset), t.df, number.astype(y.dtype), constant)
 
-    return jax.vmap(of_member)(t, from_centre(t.loc))
+    parts = jax.vmap(of_member)(t, from_centre(t.loc, log_weights))
+    return parts if log_weights is None else parts._replace(constant=parts.constant + log_weights)
 
 
 @jax.jit
@@ -90,12 +91,12 @@ def _on_grid(points: Array, parts: Parts, precision: float) -> Array:
     return lax.map(lambda point: _objective(point, parts, precision), points)
 
 
-def prepare(t: StudentT, y: Array, separate: bool) -> tuple[Parts, np.ndarray]:
+def prepare(t: StudentT, y: Array, separate: bool, log_weights: Array | None = None) -> tuple[Parts, np.ndarray]:
     """The parts of the members' t and the targets, and the start of the search: one ln factor, or two.
 
     It starts at ln of the median of ‖L⁻¹(y − μ̄)‖² / (n + ‖L⁻¹(μ_i − μ̄)‖²), which exists for any df.
     """
-    parts = _parts_of(t, y)
+    parts = _parts_of(t, y, log_weights)
     with np.errstate(over="ignore"):
         residual, offset = (sum(np.asarray(x) ** 2 for x in part) for part in (parts.residual, parts.offset))
     ratios = np.mean(residual, axis=0) / np.mean(np.asarray(parts.observed) + offset, axis=0)

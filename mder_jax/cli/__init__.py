@@ -44,7 +44,7 @@ def _answer(arguments: Sequence[str] | None, ctrl_c: _interrupts.CtrlC) -> int:
     options = _options.read(arguments)
     ctrl_c.output = getattr(options, "out", None) or getattr(options, "report", None)
     ctrl_c.checkpoint = getattr(options, "checkpoint", None)
-    with _short_messages():
+    with _short_messages(options.quiet):
         try:
             return _run(options)
         except KeyboardInterrupt:
@@ -59,13 +59,19 @@ def _answer(arguments: Sequence[str] | None, ctrl_c: _interrupts.CtrlC) -> int:
 
 
 @contextlib.contextmanager
-def _short_messages() -> Iterator[None]:
-    """A warning is one line; of what libraries log only errors are shown."""
+def _short_messages(quiet: bool) -> Iterator[None]:
+    """A warning is one line, and so is a notice, unless all is quiet; of what libraries log only errors are shown."""
     import logging
+
+    from mder_jax.cli._text_files import Notice
+
+    def show(message: Warning | str, category: type[Warning], *_: Any, **__: Any) -> None:
+        _say(f"{message}" if issubclass(category, Notice) else f"warning: {message}")
 
     with warnings.catch_warnings():
         warnings.simplefilter("default", UserWarning)
-        warnings.showwarning = lambda message, *_, **__: _say(f"warning: {message}")
+        warnings.simplefilter("ignore" if quiet else "default", Notice)
+        warnings.showwarning = show
         logging.disable(logging.WARNING)
         try:
             yield

@@ -5,9 +5,8 @@ import pathlib
 from collections.abc import Iterable, Iterator
 from typing import Any
 
-from mder_jax.cli._encoding import Column, Encoding
 from mder_jax.cli._model import Result, regressor
-from mder_jax.cli._tables import listed, quoted
+from mder_jax.cli._tables import listed
 
 
 def info(options: argparse.Namespace) -> Result:
@@ -23,27 +22,26 @@ def info(options: argparse.Namespace) -> Result:
 def _outline(path: pathlib.Path, model: Any, about: dict[str, Any]) -> Iterator[str]:
     """The lines of the summary; the JSON holds everything."""
     from mder_jax._checks import target_names
+    from mder_jax.columns.column import described
 
     design, usual = model.predictor_.design, type(model)().get_params()
-    encoding = Encoding.from_json(model.extra_["encoding"]) if "encoding" in model.extra_ else None
-    targets = encoding.target_names if encoding else target_names(model.target_names_, design.targets)
+    encoding, targets = model.encoding_, target_names(model.target_names_, design.targets)
     chosen = {name: value for name, value in model.get_params().items() if value != usual[name]}
     versions = about.get("versions") or {}
     yield f"{path}: {model.predictor_.members} networks with hidden layers of {_joined(design.widths, ' and ')}"
     yield f"targets:   {listed(targets)}"
-    if encoding:
-        yield f"features:  {', '.join(map(_described, encoding.features))}"
+    if model.predictor_.transform is not None:
+        yield f"learnt as: {_joined(model.predictor_.transform.labels())}"
+    if encoding.names is None:
+        yield f"features:  {len(encoding.columns)} columns"
     else:
-        yield f"features:  {listed(getattr(model, 'feature_names_in_', [])) or f'{design.inputs} columns'}"
+        yield f"features:  {', '.join(map(described, encoding.columns))}"
+    if encoding.left_out:
+        yield f"left out:  {listed(encoding.left_out)}"
     yield f"trained:   {model.n_rows_:,} rows, {model.n_iter_} epochs"
     yield f"settings:  {_joined(f'{name} {value}' for name, value in chosen.items()) or 'the defaults'}"
     yield f"written:   {about.get('date')}, {_joined(f'{name} {version}' for name, version in versions.items())}"
     yield str(model.calibration_ or "not calibrated")
-
-
-def _described(column: Column) -> str:
-    known = f" ({listed(column.categories)})" if column.categories else ""
-    return f"{quoted(column.name)}{known}"
 
 
 def _joined(parts: Iterable[Any], between: str = ", ") -> str:

@@ -5,7 +5,7 @@ import pathlib
 import sys
 from typing import Any
 
-from mder_jax.cli._encoding import Encoding
+import pyarrow as pa
 
 MOST_ROWS = 100_000  # for scores and for calibration; of a larger table these are drawn at random
 Result = tuple[dict[str, Any], str]
@@ -26,9 +26,22 @@ def shows_progress(options: argparse.Namespace) -> bool:
     return not options.quiet and sys.stderr.isatty()
 
 
-def load(path: pathlib.Path) -> tuple[Any, Encoding]:
-    """A model of `mder train`, and how it reads columns."""
+def load(path: pathlib.Path) -> tuple[Any, list[str]]:
+    """A model that knows its columns by name, and the names of its targets."""
     model = regressor().load(path)
-    if "encoding" not in model.extra_:
-        raise ValueError(f"{path} was not written by mder train: it does not say how columns become numbers")
-    return model, Encoding.from_json(model.extra_["encoding"])
+    if model.encoding_.names is None or model.target_names_ is None:
+        raise ValueError(f"{path} was trained on arrays without names of columns; fit a data frame, or use mder train")
+    model.flat_ = False  # targets are columns here, also a single one
+    return model, model.target_names_
+
+
+def used_features(model: Any) -> list[str]:
+    """The columns that a model reads."""
+    return [column.name for column in model.encoding_.columns]
+
+
+def with_unused(features: pa.Table, model: Any) -> pa.Table:
+    """The columns of the training table, those that the model does not read without values."""
+    nulls = pa.nulls(features.num_rows)
+    own = dict(zip(features.column_names, features.columns, strict=True))
+    return pa.table({name: own.get(name, nulls) for name in model.encoding_.names})

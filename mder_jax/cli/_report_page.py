@@ -4,7 +4,7 @@ import io
 import itertools
 import math
 import warnings
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from html import escape
 from typing import TYPE_CHECKING, Any
 
@@ -14,11 +14,12 @@ import numpy as np
 from mder_jax import metrics, plotting
 from mder_jax._checks import check_same, floats
 from mder_jax.cli import html
+from mder_jax.cli._accuracy import accuracy
 from mder_jax.metrics import scores
 from mder_jax.metrics.reports import Report, cells
-from mder_jax.metrics.scores import Estimate, Prediction
+from mder_jax.metrics.scores import Coverage, Estimate, Prediction
 from mder_jax.mixture import Mixture
-from mder_jax.student_t import Interval
+from mder_jax.student_t import Interval, StudentT
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -46,51 +47,71 @@ def evaluation_page(
     uncertainty: Any,
     lower: np.ndarray,
     upper: np.ndarray,
-    rows: Sequence[Any] | None = None,
+    learned: np.ndarray | None = None,
+    names: Sequence[str] | None = None,
+    about: Callable[[np.ndarray], dict[str, list[str]]] | None = None,
 ) -> str:
     """The report as HTML without script and external links.
 
     Args:
       y: observations, (N, n), NaN where there is none.
-      prediction: of N rows and n targets, in the units of y.
+      prediction: of N rows and n targets.
       report: `metrics.report` of these, with the names of the targets and the coverage of the intervals.
       title: heading of the report.
       facts: about model and table, below the heading.
-      uncertainty: `mean` (N, n), `aleatoric`, `epistemic` and `total` (N, n, n).
-      lower: ends of the intervals, (N, n).
+      uncertainty: `mean` (N, n), `aleatoric`, `epistemic` and `total` (N, n, n), in the units of y.
+      lower: ends of the intervals, (N, n), in the units of y.
       upper: the other ends.
-      rows: labels of the rows; None for their indices from 1.
+      learned: the observations in the units of `prediction` and `report`, if these are not the units of y.
+      names: of the targets in the units of y; None for those of the report.
+      about: a function of indices of rows that returns columns of text about them; the first tells which rows they are.
     """
     y = np.asarray(y)
-    labels = list(map(str, range(1, len(y) + 1) if rows is None else rows))
-    _check(y, labels, uncertainty, lower, upper)
+    learned, named = (y if learned is None else learned), list(report.names if names is None else names)
+    _check(y, uncertainty, lower, upper)
     observed, *ends = floats(y=y, lower=lower, upper=upper)
     own = scores.coverage(observed, Interval(*ends))
-    names, drawn = report.names, _drawn(y, prediction)
+    rows, drawn = _drawn_rows(y), _drawn(learned, prediction)
+    means = _drawn_means(uncertainty, rows)
     sections = {
-        "Scores": _scores_section(report, Estimate(own.coverage, own.standard_error)),
-        "Calibration": _calibration_section(*drawn, names),
-        "Predicted and observed": _observed_section(*drawn, names),
-        "Most uncertain rows": _rows_section(labels, y, uncertainty, lower, upper, names),
-        "Covariance of targets": _ellipses_section(*drawn, names, report.level),
+        "Scores": _accuracy_section(y, uncertainty.mean, own, report.level, named) + _scores_section(report, named),
+        "Calibration": _calibration_section(*drawn, report.names),
+        "Predicted and observed": _observed_section(y[rows], means, named),
+        "Most uncertain rows": _rows_section(about or _numbered, y, uncertainty, lower, upper, named),
+        "Covariance of targets": _ellipses_section(*drawn, report.names, report.level),
     }
-    about = _table([], [[_cell(key, "th"), _cell(value)] for key, value in facts.items()])
+    introduction = _table([], [[_cell(key, "th"), _cell(value)] for key, value in facts.items()])
     anchors = (heading.lower().replace(" ", "-") for heading in sections)
     parts = [(anchor, *part) for anchor, part in zip(anchors, sections.items(), strict=True) if part[1]]
-    return html.document(title, about, parts, STYLE)
+    return html.document(title, introduction, parts, STYLE)
 
 
-def _check(y: np.ndarray, labels: list[str], uncertainty: Any, lower: np.ndarray, upper: np.ndarray) -> None:
+def _numbered(rows: np.ndarray) -> dict[str, list[str]]:
+    return {"row": [str(row + 1) for row in rows]}
+
+
+def _check(y: np.ndarray, uncertainty: Any, lower: np.ndarray, upper: np.ndarray) -> None:
     if not np.isfinite(y).any():
         raise ValueError(f"nothing was observed: all of y, shape {y.shape}, is missing")
-    if len(labels) != len(y):
-        raise ValueError(f"rows must hold one label for each of {len(y)} rows; got {len(labels)}")
     for name, values in {"lower": lower, "upper": upper, "uncertainty.mean": uncertainty.mean}.items():
         check_same(name, values, y.shape, "y")
     check_same("uncertainty.epistemic", uncertainty.epistemic, (*y.shape, y.shape[1]), "y with one more axis")
 
 
-def _scores_section(report: Report, own: Estimate) -> str:
+def _accuracy_section(y: np.ndarray, mean: np.ndarray, own: Coverage, level: float, names: Sequence[str]) -> str:
+    near, at = accuracy(y, mean), f"at {100 * level:.4g}%"
+    inside = Estimate(own.coverage, own.standard_error)
+    single: list[tuple[str, Any, str]] = [
+        ("R²", near.r2, "1 − RMSE²/variance: 1 is right, 0 is no better than predicting the mean of these rows"),
+        ("RMSE", near.rmse, "error of the mean, in the target's unit"),
+        ("RMSE of predicting the mean", near.spread, "the standard deviation of the target in these rows"),
+        (f"coverage {at}, as predicted", inside, "fraction inside the predicted intervals (conformal if calibrated)"),
+        (f"mean width {at}, as predicted", own.width, "of these intervals"),
+    ]
+    return "<p>± is the standard error of a mean over rows.</p>" + _scores_table(names, single)
+
+
+def _scores_section(report: Report, names: Sequence[str]) -> str:
     at = f"at {100 * report.level:.4g}%"
     joint: list[tuple[str, Any, str]] = [
         ("negative log-likelihood", report.nll, "−ln p(y), all constants kept; may be negative; lower is better"),
@@ -99,11 +120,9 @@ def _scores_section(report: Report, own: Estimate) -> str:
         (f"joint coverage {at}", report.joint_coverage, "rows with all targets inside their ellipsoid"),
     ]
     single: list[tuple[str, Any, str]] = [
-        ("RMSE", report.rmse, "error of the mean, in the target's unit"),
         ("CRPS", report.crps, "error of the distribution, in the target's unit; lower is better"),
         (f"interval score {at}", report.interval_score, "width and misses of the intervals; lower is better"),
         (f"coverage {at}", Estimate(*report.coverage[:2]), "fraction inside the prediction's central interval"),
-        (f"coverage {at}, as predicted", own, "fraction inside the predicted intervals (conformal if calibrated)"),
         (f"mean width {at}", report.coverage.width, "of the central intervals"),
         ("calibration error", report.calibration_error, "mean gap between observed and nominal coverage; 0 is right"),
         ("ENCE", report.ence, "relative gap between predicted and actual error, by bins; 0 is right"),
@@ -112,7 +131,9 @@ def _scores_section(report: Report, own: Estimate) -> str:
     ]
     if len(report.names) == 1:
         joint = [row for row in joint if not row[0].startswith("variogram")]
-    note = "<p>± is the standard error of a mean over rows.</p>"
+    changed = [label for label, name in zip(report.names, names, strict=True) if label != name]
+    units = f"Of {', '.join(changed)}, except the likelihood, which is of the targets in their units:"
+    note = f"<p>{escape(units)}</p>" if changed else ""
     return note + _scores_table(["all targets"], joint) + _scores_table(report.names, single)
 
 
@@ -176,15 +197,22 @@ def _most_uncertain(y: np.ndarray, uncertainty: Any) -> np.ndarray:
 
 
 def _rows_section(
-    labels: Sequence[str], y: np.ndarray, uncertainty: Any, lower: np.ndarray, upper: np.ndarray, names: Sequence[str]
+    about: Callable[[np.ndarray], dict[str, list[str]]],
+    y: np.ndarray,
+    uncertainty: Any,
+    lower: np.ndarray,
+    upper: np.ndarray,
+    names: Sequence[str],
 ) -> str:
     chosen = _most_uncertain(y, uncertainty)
+    known = about(chosen)
     titles = ("observed", "mean", "interval", "epistemic std")
+    heads = [html.element("th", escape(name), rowspan="2") for name in known]
     groups = [html.element("th", escape(name), class_="first", colspan=str(len(titles))) for name in names]
     columns = [_cell(text, "th", "number first" if text == titles[0] else "number") for text in titles] * len(names)
     body = []
-    for i in chosen:
-        cells = [_cell(labels[i], "th")]
+    for i, (label, *features) in zip(chosen, zip(*known.values(), strict=True), strict=True):
+        cells = [_cell(label, "th", "number"), *map(_cell, features)]
         for j in range(len(names)):
             std = math.sqrt(uncertainty.epistemic[i, j, j])
             unit = upper[i, j] - lower[i, j]
@@ -194,7 +222,7 @@ def _rows_section(
         body.append(cells)
     order = "by the sum over targets of epistemic variance / variance of the observed target, the largest first"
     note = f"<p>The {len(chosen)} rows with the largest epistemic uncertainty, {order}.</p>"
-    return note + _table([['<th rowspan="2">row</th>', *groups], columns], body)
+    return note + _table([[*heads, *groups], columns], body)
 
 
 def _number(value: float, unit: float) -> str:
@@ -230,11 +258,23 @@ def _figure(ax: "Axes", caption: str) -> str:
     return html.figure(data.getvalue(), caption)
 
 
-def _drawn(y: np.ndarray, prediction: Prediction) -> tuple[np.ndarray, Prediction]:
+def _drawn_rows(y: np.ndarray) -> np.ndarray:
     """The rows in the figures: all, or `DRAWN_ROWS` evenly spaced ones of those with an observed target."""
     if len(y) <= DRAWN_ROWS:
-        return y, prediction
+        return np.arange(len(y))
     rows = np.flatnonzero(np.isfinite(y).any(axis=1))
-    rows = rows[np.unique(np.linspace(0, len(rows) - 1, DRAWN_ROWS).astype(int))]
-    axis = 1 if isinstance(prediction, Mixture) else 0
+    return rows[np.unique(np.linspace(0, len(rows) - 1, DRAWN_ROWS).astype(int))]
+
+
+def _drawn(y: np.ndarray, prediction: Prediction) -> tuple[np.ndarray, Prediction]:
+    """Observations and predictions of these rows."""
+    rows, axis = _drawn_rows(y), 1 if isinstance(prediction, Mixture) else 0
+    if len(rows) == len(y):
+        return y, prediction
     return y[rows], jax.tree.map(lambda leaf: leaf.take(rows, axis=axis), prediction)
+
+
+def _drawn_means(uncertainty: Any, rows: np.ndarray) -> StudentT:
+    """Independent normal distributions with the means and variances of these rows."""
+    variance = np.diagonal(uncertainty.total, axis1=1, axis2=2)[rows]
+    return StudentT(np.inf, uncertainty.mean[rows], np.sqrt(variance)[:, :, None] * np.eye(variance.shape[1])[None])

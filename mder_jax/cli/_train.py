@@ -6,13 +6,19 @@ import pathlib
 import shutil
 import tempfile
 import time
+import warnings
 from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
 
 from mder_jax.cli import _tables, _training_rows
+from mder_jax.cli._accuracy import Accuracy, accuracy, described
 from mder_jax.cli._model import Result, regressor, shows_progress
+from mder_jax.cli._rows import Rows, located
+from mder_jax.cli._tables import listed
+
+SUSPICIOUS = 0.999  # an R² on rows that were held out
 
 
 def train(options: argparse.Namespace) -> Result:
@@ -20,49 +26,88 @@ def train(options: argparse.Namespace) -> Result:
     start = time.monotonic()
     _tables.check_output(options.out, options.force)
     data = _training_rows.read(options)
-    encoding, held_out = data.encoding, data.calibration
-    model, extra = regressor()(**_settings(options)), {"encoding": encoding.to_json()}
+    rows, held_out = data.rows, data.calibration
+    model = regressor()(**_settings(options))
+    special = {"sample_weight": rows.weights, "groups": rows.groups}
+    given = {name: values for name, values in special.items() if values is not None}
+    folds = {"cv": options.calibrate, **given} if isinstance(options.calibrate, int) else {}
     with _checkpoint(options) as directory:
-        model.fit(data.X, data.Y, checkpoint=directory, target_names=encoding.target_names)
+        with located(data.table, rows.row_index):
+            model.fit(rows.features, rows.Y, checkpoint=directory, target_names=options.targets, **given)
         if held_out is not None:
-            _calibrate(model, held_out, options.out, extra)
-        _save(model, options.out, extra)
-    missing = int(np.isnan(data.Y).sum())
+            _calibrate(model, held_out, options.out, folds)
+        _save(model, options.out)
+    missing = int(np.isnan(rows.Y).sum())
+    found = None if held_out is None or folds else _accuracy_on(model, held_out)
+    if found is not None:
+        _warn_of_answers(found, options.targets)
     result = {
         "model": str(options.out),
         "members": model.members,
-        "rows": len(data.X),
+        "rows": len(rows.Y),
         "rows_without_target": data.without_target,
-        "calibration_rows": 0 if held_out is None else len(held_out[0]),
+        "rows_without_weight": data.without_weight,
+        "calibration_rows": 0 if held_out is None else len(held_out.Y),
         "calibration": held_out and {"fit": model.calibration_.fit, "coverage": model.calibration_.checks},
-        "features": encoding.feature_names,
-        "targets": encoding.target_names,
+        "accuracy": found,
+        "features": [column.name for column in model.encoding_.columns],
+        "left_out": list(model.encoding_.left_out),
+        "targets": options.targets,
         "missing_targets": missing,
         "seconds": round(time.monotonic() - start, 3),
     }
-    more = f" ({data.without_target:,} more have no target)" if data.without_target else ""
-    sizes = f"{model.members} members, {len(data.X):,} rows{more}, {len(encoding.features)} features"
-    gaps = f" ({missing:,} values missing)" if missing else ""
-    text = f"{options.out}: {sizes}, {len(encoding.targets)} targets{gaps}, {result['seconds']:.1f} s"
-    return result, text if held_out is None else f"{text}\n{model.calibration_}"
+    unused = [f"{data.without_target:,} more have no target"] * (data.without_target > 0)
+    unused += [f"{data.without_weight:,} more have weight 0"] * (data.without_weight > 0)
+    sizes = [
+        _number_of(model.members, "member"),
+        _number_of(len(rows.Y), "row") + (f" ({', '.join(unused)})" if unused else ""),
+        _number_of(len(model.encoding_.columns), "feature"),
+        _number_of(len(options.targets), "target") + (f" ({missing:,} values missing)" if missing else ""),
+        f"{result['seconds']:.1f} s",
+    ]
+    lines = [f"{options.out}: {', '.join(sizes)}"]
+    if held_out is not None:
+        lines.append(str(model.calibration_))
+    if held_out is not None and found is not None:
+        these = _number_of(len(held_out.Y), "calibration row")
+        lines.append(f"accuracy on {these}: {described(found, options.targets)}")
+    return result, "\n".join(lines)
 
 
-def _save(model: Any, path: pathlib.Path, extra: dict[str, Any]) -> None:
+def _number_of(count: int, thing: str) -> str:
+    return f"{count:,} {thing}{'s' * (count != 1)}"
+
+
+def _accuracy_on(model: Any, held_out: Rows) -> Accuracy:
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", UserWarning)  # what is unusual was said when calibrating
+        return accuracy(held_out.Y, model.predict_uncertainty(held_out.features).mean)
+
+
+def _warn_of_answers(found: Accuracy, targets: list[str]) -> None:
+    """Warn if a target is predicted so well that a feature may hold it in another form."""
+    known = [name for name, r2 in zip(targets, found.r2, strict=True) if r2 > SUSPICIOUS]
+    if known:
+        advice = "if a feature is computed from it, leave that out with --exclude"
+        warnings.warn(f"{listed(known)} is predicted almost exactly (R² above {SUSPICIOUS}); {advice}", stacklevel=2)
+
+
+def _save(model: Any, path: pathlib.Path) -> None:
     """Save the model; if that fails, in a temporary folder, so that it is not lost."""
     try:
-        model.save(path, extra)
+        model.save(path)
     except OSError as error:
         spare = pathlib.Path(tempfile.mkdtemp(prefix="mder-")) / path.name
-        model.save(spare, extra)
+        model.save(spare)
         raise OSError(f"{path} could not be written ({error}); the trained model was saved as {spare}") from error
 
 
-def _calibrate(model: Any, held_out: tuple[np.ndarray, np.ndarray], path: pathlib.Path, extra: dict[str, Any]) -> None:
-    """Calibrate; if that fails, save the model as it is, so that it is not lost."""
+def _calibrate(model: Any, rows: Rows, path: pathlib.Path, folds: dict[str, Any]) -> None:
+    """Calibrate, with the arguments of folds, if any; if that fails, save the model, so that it is not lost."""
     try:
-        model.calibrate(*held_out)
+        model.calibrate(rows.features, rows.Y, **folds)
     except ValueError as error:
-        _save(model, path, extra)
+        _save(model, path)
         raise ValueError(f"{error}; the trained model is in {path}, not calibrated") from error
 
 
@@ -74,6 +119,9 @@ def _settings(options: argparse.Namespace) -> dict[str, Any]:
         "max_iter": options.epochs,
         "learning_rate_init": options.learning_rate,
         "validation_fraction": options.validation,
+        "early_stopping": "last" if options.last else None,
+        "categorical_features": options.categorical or None,
+        "target_transform": options.transforms or None,
         "random_state": options.seed,
         "verbose": shows_progress(options),
     }

@@ -11,6 +11,7 @@ import time
 import warnings
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, nullcontext
+from dataclasses import replace
 from typing import Any
 
 import jax
@@ -20,18 +21,19 @@ import optax
 from jax import Array
 
 from mder_jax import _files
-from mder_jax._checks import check_option, check_type, is_integer
+from mder_jax._checks import check_option, check_type, flag, is_integer
 from mder_jax._interrupts import deferred
 from mder_jax.ensemble._checkpoints import Checkpoints, identity
 from mder_jax.ensemble._layout import clear_programs
 from mder_jax.ensemble._training import Run
+from mder_jax.ensemble._troubles import troubles
 from mder_jax.ensemble.forward import Forward
-from mder_jax.ensemble.members import Job, Members, PerMember, make_job, on_host
-from mder_jax.ensemble.results import Ensemble, Progress
+from mder_jax.ensemble.members import Job, Members, PerMember, make_job, number_of_members, on_host
+from mder_jax.ensemble.results import Ensemble, Progress, load_ensemble
 from mder_jax.networks import Network
 from mder_jax.train.problem import Data, Loss, Settings, check_finite, check_validation
 
-__all__ = ["Ensemble", "PerMember", "Progress", "clear_programs", "fit_ensemble", "predict"]
+__all__ = ["Ensemble", "PerMember", "Progress", "clear_programs", "fit_ensemble", "load_ensemble", "predict"]
 
 # A chunk of epochs takes about this long, so that bar and Ctrl-C respond.
 CHUNK_SECONDS = 0.3
@@ -50,20 +52,22 @@ def fit_ensemble(
     batch_size: int | None = None,
     steps_per_epoch: int | None = None,
     weights: Any = None,
-    validation: tuple[Any, Any] | None = None,
+    validation: tuple[Any, Any] | tuple[Any, Any, Any] | None = None,
     patience: int | None = None,
     bootstrap: bool = False,
+    init: Any = None,
     devices: Sequence[jax.Device] | None = None,
     progress: bool | None = None,
     callback: Callable[[Progress], Any] | None = None,
     callback_every: int | None = None,
     checkpoint: str | pathlib.Path | None = None,
     checkpoint_every: int | None = None,
+    extend: bool = False,
     on_interrupt: str = "return",
 ) -> Ensemble:
     """Train many networks as one compiled program; member i is what `fit` makes with key i of ``split(key, members)``.
 
-    Any of network, loss, optimizer, X, Y, weights and the two of validation may be a `PerMember`. Data sets of
+    Any of network, loss, optimizer, X, Y, weights and the parts of validation may be a `PerMember`. Data sets of
     different size are padded to the largest with rows of weight 0.
 
     Args:
@@ -77,16 +81,22 @@ def fit_ensemble(
       members: how many networks; not needed if keys or a `PerMember` say it.
       batch_size: rows of a minibatch, the last of an epoch may be smaller; None for all.
       steps_per_epoch: minibatches that count as one epoch, also where data differ in size; None for one pass over them.
-      weights: of the rows, (N,), 0 or more.
-      validation: (X, Y) held out; each member then keeps the parameters of its best validation loss.
+      weights: of the rows, (N,), 0 or more; the loss of a batch is Σ w l / Σ w.
+      validation: (X, Y) or (X, Y, weights) held out; each member then keeps the parameters of its best validation loss,
+        Σ w l / Σ w.
       patience: epochs without a better validation loss after which a member stops.
       bootstrap: each member trains on N rows drawn with replacement.
+      init: parameters to start from, each array with the members as first axis, or an `Ensemble` that has them; None
+        for those that the network makes.
       devices: to train on; None for all that JAX sees. On a CPU, see `use_all_cores`.
       progress: whether to show a bar; None if standard error is a terminal or this is a notebook.
       callback: called with a `Progress` at intervals; training stops if it returns True.
       callback_every: epochs between calls; None for a hundredth of them.
       checkpoint: directory for checkpoints. If it holds some of the same run, training resumes from the latest.
       checkpoint_every: epochs between checkpoints; None for a twentieth of them.
+      extend: whether the checkpoints may be of a run with fewer epochs, which is trained further. The optimizer goes on
+        from its state. A schedule over all steps is the caller's: one for more steps may be given, as the optimizer
+        may then differ. Members that have stopped or diverged stay so.
       on_interrupt: after Ctrl-C, "return" the members as they are, with a warning, or "raise" KeyboardInterrupt; a
         checkpoint is written first. Without a bar, callback or checkpoint Ctrl-C always raises.
 
@@ -101,20 +111,26 @@ def fit_ensemble(
     """
     settings = Settings(epochs, batch_size, steps_per_epoch, bootstrap, patience)
     parts = Members(network, loss, optimizer, Data(X, Y, weights, check_validation(validation)))
-    job = make_job(parts, settings, key, members)
+    start = init.params if isinstance(init, Ensemble) else init
+    job = make_job(parts, settings, key, number_of_members(start) if members is None else members)
     job.check()
+    network = job.parts.network
+    if start is not None:
+        job = job.starting_from(start)
     check_option("on_interrupt", on_interrupt, ("return", "raise"))
+    if flag("extend", extend) and checkpoint is None:
+        raise ValueError("extend=True trains a run from its checkpoints further: pass checkpoint=, their directory")
     intervals = _Intervals(epochs, callback_every, checkpoint_every)
     if callback is not None and not callable(callback):
         raise TypeError(f"callback must be a function of a Progress, or None; got {callback!r:.60}")
     run = Run(job, devices)
-    with _bar(progress, epochs, job.members) as bar, _checkpoints(checkpoint, job) as store:
+    with _bar(progress, epochs, job.members) as bar, _checkpoints(checkpoint, job, extend) as store:
         run.start(store)
         interrupted = _drive(run, intervals, bar, callback, store)
     if interrupted and on_interrupt == "raise":
         raise KeyboardInterrupt
-    result = run.result(interrupted)
-    for trouble in _troubles(result, job, checkpoint is not None):
+    result = replace(run.result(interrupted), network=network)
+    for trouble in troubles(result, job, checkpoint is not None):
         warnings.warn(trouble, RuntimeWarning, stacklevel=2)
     return result
 
@@ -136,12 +152,12 @@ class _Intervals:
 
 
 @contextmanager
-def _checkpoints(directory: str | pathlib.Path | None, job: Job) -> Iterator[Checkpoints | None]:
+def _checkpoints(directory: str | pathlib.Path | None, job: Job, extend: bool) -> Iterator[Checkpoints | None]:
     if directory is None:
         yield None
         return
     with _files.occupied(directory) if jax.process_index() == 0 else nullcontext():
-        store = Checkpoints(directory, identity(job))
+        store = Checkpoints(directory, identity(job), extend)
         try:
             yield store
         finally:
@@ -217,36 +233,6 @@ def _bar(progress: bool | None, epochs: int, members: int) -> Iterator[Callable[
             bar.update(task, completed=run.epoch, loss=f"{np.median(known):.4g}" if len(known) else "nan")
 
         yield move
-
-
-def _troubles(result: Ensemble, job: Job, resumes: bool) -> Iterator[str]:
-    """What the user should know: an interruption, members that diverged, validation losses that were never finite."""
-    if result.interrupted:
-        yield (
-            f"interrupted: the members are returned as they are after {result.epochs} of {job.settings.epochs} epochs"
-            + (", and the same call resumes from there" if resumes else "")
-        )
-    diverged = np.flatnonzero(result.diverged_at >= 0)
-    if len(diverged):
-        named = ", ".join(f"{member} (epoch {result.diverged_at[member]})" for member in diverged[:10])
-        more = f" and {len(diverged) - 10} more" if len(diverged) > 10 else ""
-        yield (
-            f"{len(diverged)} of {len(result)} members became non-finite and keep the last good parameters: "
-            f"{named}{more}{_hint('Y', job.parts.data.Y)}"
-        )
-    lost = np.flatnonzero((result.best_epoch < 0) & (result.diverged_at < 0))
-    if result.history.validation is not None and len(lost):
-        yield (
-            f"the validation loss of {len(lost)} members was never finite, so the last parameters are kept: "
-            f"{lost.tolist()[:10]}{_hint('validation Y', job.parts.data.validation)}"
-        )
-
-
-def _hint(name: str, values: Any) -> str:
-    """A likely reason: values that are missing."""
-    arrays = [leaf for leaf in jax.tree.leaves(values) if isinstance(leaf, np.ndarray)]
-    has_nan = any(leaf.dtype.kind == "f" and np.isnan(leaf).any() for leaf in arrays)
-    return f"; {name} holds NaN: does the loss accept missing targets?" if has_nan else ""
 
 
 def predict(

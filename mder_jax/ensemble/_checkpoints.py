@@ -25,15 +25,17 @@ class Checkpoints:
     Args:
       directory: made if it is not there; relative paths work.
       identity: what the run is, as text by name. A directory that holds another run is refused, the difference named.
+      extend: whether the run may have more epochs than the one that was saved, and another optimizer.
     """
 
     @deferred()
-    def __init__(self, directory: str | pathlib.Path, identity: dict[str, str]) -> None:
+    def __init__(self, directory: str | pathlib.Path, identity: dict[str, str], extend: bool = False) -> None:
         import orbax.checkpoint as ocp
 
         as_path(directory).mkdir(parents=True, exist_ok=True)
         self._ocp = ocp
         self._identity = identity
+        self._extend = extend
         options = ocp.CheckpointManagerOptions(max_to_keep=2, enable_async_checkpointing=False, create=True)
         names = ("state", "identity")
         self._manager = ocp.CheckpointManager(pathlib.Path(directory).absolute(), options=options, item_names=names)
@@ -59,13 +61,25 @@ class Checkpoints:
             warnings.warn(f"{failed}; training continues", RuntimeWarning, stacklevel=2)
 
     @deferred()
-    def latest(self, like: list[np.ndarray]) -> tuple[int, list[np.ndarray]] | None:
-        """The epoch and the arrays of the latest checkpoint that can be read, or None if there is none."""
+    def latest(self, like: Callable[[int], list[np.ndarray]]) -> tuple[int, list[np.ndarray]] | None:
+        """The epoch and the arrays of the latest checkpoint that can be read, or None if there is none.
+
+        `like` makes arrays like those of a run of so many epochs.
+        """
         steps = sorted(self._manager.all_steps(), reverse=True)
         for position, epoch in enumerate(steps):
+            same_optimizer = True
             try:
-                state = self._restore(epoch, state=self._ocp.args.StandardRestore(dict(_named(like)))).state
+                saved = self._restore(epoch, identity=self._ocp.args.JsonRestore()).identity
+                same_optimizer = saved["optimizer"] == self._identity["optimizer"]
+                named = _named(like(int(saved["epochs"])))
+                state = self._restore(epoch, state=self._ocp.args.StandardRestore(dict(named))).state
             except Exception as error:
+                if not same_optimizer:
+                    raise ValueError(
+                        f"the state of the optimizer in {self._directory} is not that of this one; to extend the run, "
+                        "give the optimizer it was started with, or the same with another schedule"
+                    ) from error
                 self._manager.delete(epoch)
                 rest = "an older one is used" if position + 1 < len(steps) else "training starts from the beginning"
                 warnings.warn(
@@ -74,7 +88,7 @@ class Checkpoints:
                     stacklevel=2,
                 )
             else:
-                return epoch, [np.asarray(state[name]) for name, _ in _named(like)]
+                return epoch, [np.asarray(state[name]) for name, _ in named]
         return None
 
     @deferred()
@@ -95,11 +109,15 @@ class Checkpoints:
             return
         names = sorted(saved.keys() | self._identity.keys())
         other = [name for name in names if saved.get(name) != self._identity.get(name)]
-        if other:
+        longer = "epochs" in other and int(saved["epochs"]) < int(self._identity["epochs"])
+        is_extension = longer and set(other) <= {"epochs", "optimizer"}
+        if other and not (is_extension and self._extend):
             lines = [f"  {name}: {saved.get(name)} when saved, {self._identity.get(name)} now" for name in other]
+            remedy = "go back to the arguments it was started with"
+            remedy += ", or train it for more epochs with extend=True" if is_extension else ""
             raise ValueError(
-                f"{self._directory} holds the checkpoints of another run; name another directory, or go back to the "
-                "arguments it was started with:\n" + "\n".join(lines)
+                f"{self._directory} holds the checkpoints of another run; name another directory, or {remedy}:\n"
+                + "\n".join(lines)
             )
 
 

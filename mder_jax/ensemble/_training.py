@@ -39,12 +39,13 @@ class Run:
         self.state, self.history, self._plan = begin(keys, self._own, self._shared)
         advance = layout.on_each(self._train, (members, members, members, members, same, same, same))
         self._program = layout.compile(advance, *self._arguments(0))
-        found = store.latest(self.leaves()) if store else None
+        found = store.latest(self.leaves) if store else None
         if found:
             epoch, leaves = found
             like = (self.state, self.history)
-            spread = layout.spread(jax.tree.unflatten(jax.tree.structure(like), leaves))
-            self._arrive(epoch, *jax.tree.map(_with_key_of, like, spread))
+            state, history = jax.tree.unflatten(jax.tree.structure(like), leaves)
+            history = jax.tree.map(self._with_unknown_epochs, history)
+            self._arrive(epoch, *jax.tree.map(_with_key_of, like, layout.spread((state, history))))
 
     def advance(self, stop: int) -> None:
         """Train up to an epoch, or until all members have ended; an interruption leaves the run as it was."""
@@ -60,9 +61,15 @@ class Run:
         # All at once, so that no interruption can come between them.
         self.state, self.history, self.epoch, self.unfinished = state, history, epoch, unfinished
 
-    def leaves(self) -> list[np.ndarray]:
-        """The arrays of the state and the history, for a checkpoint."""
-        return jax.tree.leaves(self.layout.gathered(jax.tree.map(_without_key, (self.state, self.history))))
+    def leaves(self, epochs: int | None = None) -> list[np.ndarray]:
+        """The arrays of the state and the history, for a checkpoint; of the first so many epochs."""
+        state, history = self.layout.gathered(jax.tree.map(_without_key, (self.state, self.history)))
+        return jax.tree.leaves((state, take(history, np.s_[:, :epochs])))
+
+    def _with_unknown_epochs(self, losses: np.ndarray) -> np.ndarray:
+        """Losses (M, epochs) of a run that had fewer epochs, with NaN for the others."""
+        more = self.job.settings.epochs - losses.shape[1]
+        return np.pad(losses, ((0, 0), (0, more)), constant_values=np.nan)
 
     def progress(self) -> Progress:
         """For callbacks."""

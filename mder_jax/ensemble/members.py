@@ -9,6 +9,7 @@ import numpy as np
 from jax import Array
 
 from mder_jax._checks import is_integer, is_key
+from mder_jax.networks import Network
 from mder_jax.train.problem import Data, Problem, Settings, as_numbers, check, check_data, check_key, on_device
 
 
@@ -55,7 +56,7 @@ class Members(NamedTuple):
         return self.network, self.loss, self.optimizer
 
 
-NAMES = ("network", "loss", "optimizer", "X", "Y", "weights", "validation X", "validation Y")
+NAMES = ("network", "loss", "optimizer", "X", "Y", "weights", *(f"validation {name}" for name in ("X", "Y", "weights")))
 
 
 class Job(NamedTuple):
@@ -108,6 +109,23 @@ class Job(NamedTuple):
         """Problem and data of the member with this index, on the host."""
         return self._member(self.shared, take(self.own, index))
 
+    def starting_from(self, params: Any) -> "Job":
+        """The same with these parameters, each array with the members as first axis, in the place of initial ones."""
+        network = self.parts.network
+        differs = isinstance(network, PerMember)
+        problem, data = self.number(0)
+        x = jax.ShapeDtypeStruct((1, *data.X.shape[1:]), data.X.dtype)
+        shapes = jax.eval_shape(problem.network.init, self.key(self.key_data[0]), x)
+
+        def build(values: tuple[Any, Any]) -> Network:
+            start, own = values
+            return (network.of(own) if differs else network)._replace(init=lambda *_: start)
+
+        start = like_those("init", params, shapes, self.members)
+        start = jax.tree.map(lambda leaf, one: leaf.astype(one.dtype), start, shapes)
+        own = PerMember((start, network.values if differs else None), build)
+        return self._replace(parts=self.parts._replace(network=own))
+
     def check(self) -> None:
         """Raise, before anything is compiled, with what is wrong and what would be right."""
         problem, first = self.number(0)
@@ -117,22 +135,59 @@ class Job(NamedTuple):
                 check_data(self.number(index)[1], but=first)
             except ValueError as error:
                 raise ValueError(f"member {index}: {error}") from None
+        for name, part in named(self.parts):
+            if isinstance(part, PerMember) and part.build is not None:
+                self._check_traced(name, part, problem, first)
+
+    def _check_traced(self, name: str, part: PerMember, problem: Problem, data: Data) -> None:
+        """Raise if what a `PerMember` builds, which works for known values, does not for traced ones."""
+        key, (x, y) = self.key(self.key_data[0]), (jnp.asarray(data.X[:1]), jnp.asarray(data.Y[:1]))
+        params = jax.eval_shape(problem.network.init, key, x)
+        output = jax.eval_shape(problem.network.apply, params, x)
+
+        def use(values: Any, params: Any, output: Any) -> None:
+            made = part.of(values)
+            if name == "network":
+                made.apply(made.init(key, x), x)
+            elif name == "loss":
+                made(output, y)
+            elif name == "optimizer":
+                made.init(params)
+
+        try:
+            jax.eval_shape(use, take(part.values, 0), params, output)
+        except (TypeError, ValueError) as error:
+            raise TypeError(f"{name}: {ARE_TRACED}\n{error}") from error
+
+
+ARE_TRACED = (
+    "the values of a PerMember must be numbers, in arrays of one shape for all members, and are traced; widths, batch "
+    "sizes, names and all else that decides shapes must be the same for all members, or in another call"
+)
 
 
 def make_job(parts: Members, settings: Settings, key: Array, members: int | None) -> Job:
     """The arguments of `fit_ensemble` with their arrays on the host and one key for each member."""
     check_key(key)
 
-    def as_arrays(part: Any) -> Any:
+    def as_arrays(part: Any, name: str = "") -> Any:
         if not isinstance(part, PerMember):
             return on_host(part)
-        stacked = np.asarray(part.values) if isinstance(part.values, list) else part.values
-        return part._replace(values=jax.tree.map(on_host, stacked))
+        try:
+            stacked = np.asarray(part.values) if isinstance(part.values, list) else part.values
+            return part._replace(values=jax.tree.map(on_host, stacked))
+        except (TypeError, ValueError) as error:
+            raise TypeError(f"{name or 'data'}: {ARE_TRACED}; {error}") from None
 
-    X, Y, weights, validation = parts.data
-    pair = None if validation is None else (as_arrays(validation[0]), as_arrays(validation[1]))
-    data = Data(as_arrays(X), as_arrays(Y), None if weights is None else as_arrays(weights), pair)
-    network, loss, optimizer = (as_arrays(f) if isinstance(f, PerMember) else f for f in parts.functions)
+    def optional(part: Any) -> Any:
+        return None if part is None else as_arrays(part)
+
+    X, Y, weights, held_out = parts.data
+    if held_out is not None:
+        held_out = (as_arrays(held_out[0]), as_arrays(held_out[1]), optional(held_out[2]))
+    data = Data(as_arrays(X), as_arrays(Y), optional(weights), held_out)
+    functions = zip(parts.functions, NAMES, strict=False)
+    network, loss, optimizer = (as_arrays(f, name) if isinstance(f, PerMember) else f for f, name in functions)
     parts = Members(network, loss, optimizer, data)
     kind = jax.random.key_impl(key) if is_key(key) else None
     bits = np.asarray(jax.random.key_data(key) if is_key(key) else key)
@@ -143,10 +198,38 @@ def make_job(parts: Members, settings: Settings, key: Array, members: int | None
     return Job(settings, bits, kind, parts)
 
 
+def number_of_members(params: Any) -> int | None:
+    """The first axis of parameters (M, ...); None if there is none."""
+    axes = [np.shape(leaf)[:1] for leaf in jax.tree.leaves(params)]
+    return axes[0][0] if axes and axes[0] else None
+
+
+def leaves_by_path(tree: Any) -> dict[str, Any]:
+    """The arrays of a tree by their path in it, such as "dense_0/kernel"."""
+    leaves, _ = jax.tree_util.tree_flatten_with_path(tree)
+    return {jax.tree_util.keystr(path, simple=True, separator="/"): leaf for path, leaf in leaves}
+
+
+def like_those(what: str, params: Any, shapes: Any, members: int) -> Any:
+    """Parameters of all members as a tree like `shapes`, those of one; raise, after `what`, if they are others."""
+    given, wanted = leaves_by_path(params), leaves_by_path(shapes)
+    if given.keys() != wanted.keys():
+        raise ValueError(f"{what} must be named {sorted(wanted)!r:.200}; got {sorted(given)!r:.200}")
+    arrays = []
+    for name, one in wanted.items():
+        array, shape = np.asarray(given[name]), (members, *one.shape)
+        if array.shape != shape:
+            raise ValueError(f"{what} must have the members first: {name} must have shape {shape}; got {array.shape}")
+        if not (jnp.issubdtype(array.dtype, jnp.floating) and np.isfinite(array).all()):
+            raise ValueError(f"{what} must be finite floats; {name} is not")
+        arrays.append(array)
+    return jax.tree.unflatten(jax.tree.structure(shapes), arrays)
+
+
 def named(parts: Members) -> Iterator[tuple[str, Any]]:
     """The arguments that are there, with their names."""
     X, Y, weights, validation = parts.data
-    values = (*parts.functions, X, Y, weights, *(validation or (None, None)))
+    values = (*parts.functions, X, Y, weights, *(validation or (None, None, None)))
     return ((name, part) for name, part in zip(NAMES, values, strict=True) if part is not None)
 
 

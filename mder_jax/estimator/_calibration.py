@@ -8,6 +8,7 @@ import numpy as np
 from mder_jax import calibration
 from mder_jax._checks import doubles
 from mder_jax.calibration import Scale, ScaleFit
+from mder_jax.estimator.cross_conformal import FoldModel, guarantee
 
 # The coverage is checked if each half of the calibration rows has at least this many.
 FEWEST = 20
@@ -56,6 +57,8 @@ class Calibration(NamedTuple):
       checks: coverage before and after.
       notes: what the user was warned of, such as why the covariance was left as it is.
       has_trained_rows: some of the rows were rows of the fit, so the coverage was not checked.
+      folds: models that were each fitted without one fold of the rows, if it is cross-conformal; they make the
+        intervals of each target.
     """
 
     fit: ScaleFit
@@ -64,6 +67,7 @@ class Calibration(NamedTuple):
     checks: list[CoverageCheck]
     notes: tuple[str, ...] = ()
     has_trained_rows: bool = False
+    folds: tuple[FoldModel, ...] = ()
 
     def _scores(self, joint: bool) -> np.ndarray:
         return self.joint_scores if joint else self.target_scores
@@ -101,10 +105,21 @@ class Calibration(NamedTuple):
             *([] if math.isnan(self.fit.standard_error.within) else [str(self.fit)]),
             *(f"NOTE: {note}" for note in self.notes),
             f"conformal scores: {each} of each target, {len(self.joint_scores)} of complete rows",
-            f"coverage of these rows (each half calibrated on the other): {checked}",
-            *map(str, self.checks),
         ]
-        return "\n".join(lines)
+        if self.folds:
+            return "\n".join([*lines, *self._about_folds()])
+        return "\n".join(
+            [*lines, f"coverage of these rows (each half calibrated on the other): {checked}", *map(str, self.checks)]
+        )
+
+    def _about_folds(self) -> list[str]:
+        count, rows = len(self.folds), int(self.counts(joint=False).min())
+        least = guarantee(0.9, count, rows) if rows else 0.0
+        held = f"at least {least:.1%} of exchangeable rows, as a rule about 90%"
+        return [
+            f"cross-conformal, {count} folds: 90% intervals of each target hold {held}",
+            "joint regions have no such guarantee",
+        ]
 
 
 def to_document(found: Calibration) -> tuple[dict[str, Any], dict[str, np.ndarray]]:

@@ -8,14 +8,17 @@ from numbers import Real
 from typing import Any
 
 import numpy as np
-from sklearn.utils import check_random_state
+from sklearn.utils import _safe_indexing, check_random_state
 from sklearn.utils.validation import check_array, check_consistent_length, validate_data
 
-from mder_jax._checks import in_order, is_integer, names_of, target_names
+from mder_jax._checks import doubles, in_order, is_integer, names_of, target_names
+from mder_jax.estimator._own_network import KINDS, is_network
 from mder_jax.estimator._predictor import Design, Predictor
 from mder_jax.networks import ACTIVATIONS
 
-ENCODE = "Encode text first, for instance with sklearn.preprocessing.OneHotEncoder; `mder train` encodes it itself"
+# Of early_stopping: the rows at the end of the table are held out.
+LAST = "last"
+RESUMES = "warm_start resumes from the networks of the last fit"
 
 
 def check_settings(settings: dict[str, Any]) -> None:
@@ -33,6 +36,9 @@ def check_settings(settings: dict[str, Any]) -> None:
         "batch_size": auto,
         "n_iter_no_change": auto,
         "validation_fraction": (lambda value: _is_positive(value) and value < 1, "a fraction between 0 and 1"),
+        "network": (lambda value: value is None or is_network(value), f"None, {KINDS}"),
+        "loss": (lambda value: value is None or callable(value), "None or a function of (niw, y), one value per row"),
+        "early_stopping": (_is_early_stopping, "True, False or 'last'"),
         "members": count,
         "max_iter": count,
     }
@@ -43,6 +49,10 @@ def check_settings(settings: dict[str, Any]) -> None:
 
 def _is_auto(value: Any) -> bool:
     return isinstance(value, str) and value == "auto"
+
+
+def _is_early_stopping(value: Any) -> bool:
+    return isinstance(value, bool | np.bool_) or (isinstance(value, str) and value == LAST)
 
 
 def _is_count(value: Any) -> bool:
@@ -65,20 +75,33 @@ def _is_positive(value: Any) -> bool:
     return _is_number(value) and 0 < value < math.inf
 
 
-def checked_inputs(model: Any, X: Any, reset: bool = False) -> np.ndarray:
-    """X as floats, (N, d); with the columns of the fit, unless `reset` makes these its columns."""
-    refuse_text_columns(X)
-    refuse_other_things("X", X)
-    X = validate_data(model, X, dtype=(np.float64, np.float32), order="C", ensure_all_finite=False, reset=reset)
-    refuse_gaps(X, getattr(model, "feature_names_in_", None))
-    refuse_huge("X", X)
+def checked_inputs(model: Any, X: Any, reset: bool = False) -> Any:
+    """X as a table for `columns`: numbers as a float array, a data frame or an array of objects as it is.
+
+    It has the columns of the fit, unless `reset` makes these its columns.
+    """
+    if not hasattr(X, "columns") and not hasattr(X, "column_names"):
+        X = X if hasattr(X, "shape") else _stacked(X)
+        if getattr(X.dtype, "kind", "") not in "OUSTMm":
+            return validate_data(
+                model, X, dtype=(np.float64, np.float32), order="C", ensure_all_finite=False, reset=reset
+            )
+        check_array(np.zeros(X.shape))  # raises unless there are two axes, with rows and columns
+    validate_data(model, X, skip_check_array=True, reset=reset)
     return X
 
 
-def checked_table(
-    model: Any, X: Any, y: Any, reset: bool = False
-) -> tuple[np.ndarray, np.ndarray, bool, list[str] | None]:
-    """X as floats, Y as (N, n) floats, whether y was (N,), and the names of its columns; `reset` as above."""
+def _stacked(rows: Any) -> np.ndarray:
+    """A list of rows as an array: of numbers if all are, else of objects."""
+    try:
+        array = np.asarray(rows)
+    except ValueError as error:
+        raise ValueError(f"X must be a table with rows of one length; {error}") from None
+    return np.asarray(rows, dtype=object) if array.dtype.kind in "US" else array
+
+
+def checked_table(model: Any, X: Any, y: Any, reset: bool = False) -> tuple[Any, np.ndarray, bool, list[str] | None]:
+    """X as above, Y as (N, n) floats, whether y was (N,), and the names of its columns; `reset` as above."""
     if y is None:
         raise ValueError(f"{type(model).__name__} requires y to be passed, but the target y is None")
     X = checked_inputs(model, X, reset)
@@ -94,26 +117,6 @@ def checked_table(
     return X, Y, flat, names_of(y)
 
 
-def refuse_text_columns(X: Any) -> None:
-    """Raise if columns of a data frame are not numbers, with their names and what to do."""
-    if not hasattr(X, "columns"):
-        return
-    bad = [str(name) for name in X.columns if not _holds_numbers(X[name])]
-    if bad:
-        raise ValueError(f"X must hold numbers; these columns do not: {', '.join(map(repr, bad))}. {ENCODE}")
-
-
-def _holds_numbers(column: Any) -> bool:
-    values = np.asarray(column)
-    if values.dtype.kind in "biufc":  # complex numbers have a separate message
-        return True
-    try:
-        values.astype(float)
-    except (TypeError, ValueError):
-        return False
-    return values.dtype.kind == "O" and not any(isinstance(value, str) for value in values)
-
-
 def refuse_other_things(name: str, values: Any) -> None:
     """Raise if lists, or an array of objects, are not numbers, with the name of the argument and numpy's message."""
     if hasattr(values, "shape") and getattr(getattr(values, "dtype", None), "kind", "") not in ("O", "U", "S", "M"):
@@ -124,19 +127,7 @@ def refuse_other_things(name: str, values: Any) -> None:
     except (TypeError, OverflowError) as error:
         raise TypeError(f"{name} must be a table of numbers; {error}") from None
     except ValueError as error:
-        raise ValueError(f"{name} must be a table of numbers; {error}. {ENCODE}") from None
-
-
-def refuse_gaps(X: np.ndarray, names: Any) -> None:
-    """Raise if a number is missing, with the first such column and row."""
-    missing = np.isnan(X)
-    if missing.any():
-        column = int(missing.any(axis=0).argmax())
-        own = missing[:, column]
-        where = f"all {len(X)} rows" if own.all() else f"{own.sum()} of {len(X)} rows, first in row {own.argmax()}"
-        named = f"column {column}" if names is None else f"column {str(names[column])!r}"
-        remedy = f"Was it text? {ENCODE}" if own.all() else "Only targets may be missing: fill it in or leave rows out"
-        raise ValueError(f"X must be complete; {named} is NaN in {where}. {remedy}")
+        raise ValueError(f"{name} must be a table of numbers; {error}") from None
 
 
 def refuse_huge(name: str, values: np.ndarray) -> None:
@@ -166,10 +157,10 @@ def warn_of_degenerate_targets(Y: np.ndarray, names: list[str] | None) -> None:
     constant = np.ptp(np.where(np.isnan(Y), np.nanmean(Y, axis=0), Y), axis=0) <= 1e-14 * np.abs(np.nanmean(Y, axis=0))
     remedy = "leave it out of the fit: its likelihood has no bound, and the intervals of the others become too short"
     for target in np.flatnonzero(constant).tolist():
-        warnings.warn(f"target {named[target]!r} is {np.nanmax(Y[:, target]):g} in every row; {remedy}", stacklevel=4)
+        warnings.warn(f"target {named[target]!r} is {np.nanmax(Y[:, target]):g} in every row; {remedy}", stacklevel=6)
     for target, others in _determined(Y, np.flatnonzero(~constant).tolist()):
         sources = ", ".join(repr(named[other]) for other in others)
-        warnings.warn(f"target {named[target]!r} is a linear function of {sources}; {remedy}", stacklevel=4)
+        warnings.warn(f"target {named[target]!r} is a linear function of {sources}; {remedy}", stacklevel=6)
 
 
 def _determined(Y: np.ndarray, varying: list[int]) -> Iterator[tuple[int, list[int]]]:
@@ -198,23 +189,123 @@ def _determined(Y: np.ndarray, varying: list[int]) -> Iterator[tuple[int, list[i
         kept.append(target)
 
 
+def check_same_columns(before: int, now: int) -> None:
+    """Raise if a table has more or fewer columns than that of the last fit."""
+    if before != now:
+        raise ValueError(f"{RESUMES}; the number of columns of X was {before} then and is {now} now")
+
+
 def check_same_networks(last: Predictor, design: Design, members: int, standardize: bool) -> None:
     """Raise if a warm start would need other networks than those of the last fit, or another standardisation."""
-    start = "warm_start resumes from the networks of the last fit"
-    if last.design != design:
-        raise ValueError(f"{start}; their settings or columns differ")
+    if not last.design.relative:
+        raise ValueError(f"{RESUMES}, and those of version 0.1.0 cannot be trained further; fit without warm_start")
+    names = {"targets": "the number of targets", "own": "network", "widths": "hidden_layer_sizes"}
+    for field, before, now in zip(design._fields, last.design, design, strict=True):
+        if before != now:
+            raise ValueError(f"{RESUMES}; {names.get(field, field)} was {before!r:.60} then and is {now!r:.60} now")
     if last.members != members:
-        raise ValueError(f"{start}, which are {last.members}; members is {members} now")
+        raise ValueError(f"{RESUMES}, which are {last.members}; members is {members} now")
     parts = (last.inputs, last.targets)
     before = any(np.any(part.mean != 0) or np.any((part.std != 1) & np.isfinite(part.std)) for part in parts)
     if before != bool(standardize):
-        raise ValueError(f"{start} and its standardisation; standardize was {before} then and is {standardize} now")
+        raise ValueError(f"{RESUMES} and its standardisation; standardize was {before} then and is {standardize} now")
 
 
-def rows_to_train_on(X: np.ndarray, Y: np.ndarray, names: list[str] | None) -> tuple[np.ndarray, np.ndarray]:
-    """The rows with at least one target; raise if one was never observed."""
-    seen = np.isfinite(Y)
+def check_same_settings(before: tuple[Design, int], now: tuple[Design, int]) -> None:
+    """Raise if networks, and their number, are not those of the fit, whose settings the fits without a fold have."""
+    if before != now:
+        raise ValueError(
+            "the settings of the networks, or members, are not those of the fit; fit again before calibrate"
+        )
+
+
+def check_same_loss(had_own: bool, loss: Any) -> None:
+    """Raise if the networks of a warm start were trained with a loss of the user and none is given now."""
+    if had_own and loss is None:
+        remedy = "give it again with set_params(loss=...) or load(path, loss=...), or choose loss=mder_nll"
+        raise ValueError(f"the networks of the last fit were trained with a loss of your own; {remedy}")
+
+
+def rows_to_train_on(Y: np.ndarray, weights: np.ndarray | None, names: list[str] | None) -> np.ndarray:
+    """Which rows, (N,), have at least one target and a weight above 0; raise if one was never observed."""
+    counts = np.ones(len(Y), bool) if weights is None else weights > 0
+    seen = np.isfinite(Y) & counts[:, None]
     for target in np.flatnonzero(~seen.any(axis=0)):
-        raise ValueError(f"target {names[target] if names else target} is NaN in all {len(Y)} rows; leave it out")
-    kept = seen.any(axis=1)
-    return (X, Y) if kept.all() else (X[kept], Y[kept])
+        where = f"all {len(Y)} rows" if counts.all() else f"all {counts.sum()} rows with a weight above 0"
+        raise ValueError(f"target {names[target] if names else target} is NaN in {where}; leave it out")
+    return seen.any(axis=1)
+
+
+def checked_weights(sample_weight: Any, rows: int) -> np.ndarray | None:
+    """The weights of rows as floats, (N,), the largest 1, or None; they are finite, not negative and not all 0."""
+    if sample_weight is None:
+        return None
+    weights = doubles("sample_weight", sample_weight)
+    if weights.shape != (rows,):
+        raise ValueError(f"sample_weight must have shape ({rows},), one per row; got {weights.shape}")
+    bad = ~(np.isfinite(weights) & (weights >= 0))
+    if bad.any():
+        first = int(bad.argmax())
+        raise ValueError(f"sample_weight must be finite and not negative; got {weights[first]:g} in row {first}")
+    if not weights.any():
+        raise ValueError("sample_weight is zero in all rows; at least one row must count")
+    return weights / weights.max()
+
+
+def check_ways_to_validate(early_stopping: bool | str, validation: Any, groups: Any) -> None:
+    """Raise unless at most one of the arguments says what early stopping validates with, and early stopping is on."""
+    given = {"validation": validation is not None, "groups": groups is not None}
+    named = [name for name, there in given.items() if there]
+    if named and not early_stopping:
+        raise ValueError(f"with {' and '.join(named)} early_stopping must be True; got {early_stopping!r}")
+    ways = [*named, *(["early_stopping='last'"] if early_stopping == LAST else [])]
+    if len(ways) > 1:
+        raise ValueError(f"early stopping has one way to validate; got {' and '.join(ways)}")
+
+
+def checked_groups(groups: Any, rows: int) -> np.ndarray | None:
+    """Groups of rows as numbers, (N,), or None; any values that can be compared, none of them missing."""
+    if groups is None:
+        return None
+    values = np.asarray(groups, None if hasattr(groups, "dtype") else object)
+    if values.shape != (rows,):
+        raise ValueError(f"groups must have shape ({rows},), one for each row; got {values.shape}")
+    listed = values.tolist()
+    try:
+        missing = [row for row, value in enumerate(listed) if value is None or value != value]
+        number = {value: i for i, value in enumerate(dict.fromkeys(listed))}
+    except TypeError as error:
+        raise TypeError(f"groups must hold numbers or names; {error}") from None
+    if missing:
+        raise ValueError(f"groups must name a group for every row; it is missing in row {missing[0]}")
+    return np.array([number[value] for value in listed], np.int64)
+
+
+def check_several_groups(groups: np.ndarray) -> None:
+    """Raise if all rows are of one group."""
+    if np.all(groups == groups[0]):
+        raise ValueError(f"groups must hold two groups or more; all {len(groups)} rows to train on are of one")
+
+
+def checked_validation(model: Any, validation: Any) -> tuple[Any, np.ndarray, np.ndarray | None] | None:
+    """Inputs, targets and weights of the rows with a target, after the checks of a table; None for None."""
+    if validation is None:
+        return None
+    plain = isinstance(validation, list) or type(validation) is tuple
+    if not plain or len(validation) not in (2, 3) or any(part is None for part in validation[:2]):
+        raise ValueError(f"validation must be (X, y) or (X, y, sample_weight); got {validation!r:.60}")
+    try:
+        X, Y, _, _ = checked_table(model, *validation[:2])
+        weights = checked_weights(validation[2] if len(validation) == 3 else None, len(X))
+    except (TypeError, ValueError) as error:
+        kind = TypeError if isinstance(error, TypeError) else ValueError
+        raise kind(f"validation: {error}") from None
+    kept = np.isfinite(Y).any(axis=1) & (True if weights is None else weights > 0)
+    if not kept.any():
+        raise ValueError(f"validation: y has no target in any of its {len(Y)} rows")
+    return rows_of(X, kept), Y[kept], None if weights is None else weights[kept]
+
+
+def rows_of(X: Any, kept: np.ndarray) -> Any:
+    """The rows of any table for which a mask (N,) is true."""
+    return X if kept.all() else _safe_indexing(X, np.flatnonzero(kept))

@@ -4,6 +4,7 @@ Scores are computed from the same numbers, in double precision and original unit
 """
 
 import math
+from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 import jax
@@ -55,34 +56,55 @@ def calibrate(rows: PredictedRows, Y: np.ndarray, method: Any, separate: bool, t
     `trained` is a note that some of them are rows of the fit; then the coverage is not checked.
     """
     separate = flag("separate", separate)
-    observed = np.isfinite(Y).any(axis=1)
-    if not observed.any():
+    observed = np.flatnonzero(np.isfinite(Y).any(axis=1))
+    if not len(observed):
         raise ValueError(f"at least one row with an observed target is needed; all {len(Y)} have only NaN")
-    finite = np.isfinite(rows.moments().total).all(axis=(1, 2))[observed]
-    if not finite.any():
-        raise ValueError(f"no prediction of these {len(finite)} rows is finite; are they like those of the fit?")
-    kept = np.flatnonzero(observed)[finite]
-    held_out = HeldOut(rows.take(kept), Y[kept])
+    (held_out,), left_out = _finite([HeldOut(rows.take(observed), Y[observed])])
     fit, scores, note = _fit(held_out, method, separate)
-    left_out = f"{np.sum(~finite)} of {len(finite)} rows have no finite prediction and are left out"
-    notes = [note, trained, "" if finite.all() else left_out]
     checks = [] if trained else _checks(held_out, method, separate)
-    return Calibration(fit, *scores, checks, tuple(filter(None, notes)), bool(trained))
+    return Calibration(fit, *scores, checks, tuple(filter(None, [note, trained, left_out])), bool(trained))
+
+
+def cross_calibrate(folds: Sequence[HeldOut], method: Any, separate: bool) -> tuple[Calibration, list[np.ndarray]]:
+    """Fit factors to the rows of all folds, each predicted by a model that was fitted without it.
+
+    Returns the calibration, without models of folds, and their scores, (K, n) each, which are those with factors of 1:
+    a common factor cancels in intervals, and none makes them depend on the rows they are for.
+    """
+    finite, left_out = _finite(folds)
+    members, z = zip(*(fold.standardized for fold in finite), strict=True)
+    pooled = jax.tree.map(lambda *leaves: np.concatenate(leaves, axis=1), *members)
+    fit, note = _scale(pooled, np.concatenate(z), method, flag("separate", separate))
+    scores = [row_scores(fold.rows, fold.Y)[1] for fold in finite]
+    joint = [row_scores(fold.rows.with_scale(fit.scale), fold.Y)[0] for fold in finite]
+    parts = _sorted(np.concatenate(joint)), _sorted(np.concatenate(scores))
+    return Calibration(fit, *parts, [], tuple(filter(None, [note, left_out]))), list(map(_sorted, scores))
+
+
+def _finite(folds: Sequence[HeldOut]) -> tuple[list[HeldOut], str]:
+    """The rows whose prediction is finite, and a note if some are not."""
+    finite = [np.isfinite(fold.rows.moments().total).all(axis=(1, 2)) for fold in folds]
+    for rows in finite:
+        if not rows.any():
+            raise ValueError(f"no prediction of these {len(rows)} rows is finite; are they like those of the fit?")
+    known, total = sum(map(np.sum, finite)), sum(map(len, finite))
+    note = f"{total - known} of {total} rows have no finite prediction and are left out" if known < total else ""
+    return [fold.take(np.flatnonzero(rows)) for fold, rows in zip(folds, finite, strict=True)], note
 
 
 def _fit(held_out: HeldOut, method: Any, separate: bool) -> tuple[ScaleFit, tuple[np.ndarray, np.ndarray], str]:
     """A common factor cancels in conformal regions; two do not, and are fitted to every other row."""
     whole = np.s_[:], np.s_[:]
     for_scale, for_scores = (np.s_[::2], np.s_[1::2]) if separate and len(held_out.Y) > 1 else whole
-    fit, note = _scale(held_out.take(for_scale), method, separate)
+    fit, note = _scale(*held_out.take(for_scale).standardized, method, separate)
     rows, Y = held_out.take(for_scores)
     joint, single = row_scores(rows.with_scale(fit.scale), Y)
     return fit, (_sorted(joint), _sorted(single)), note
 
 
-def _scale(held_out: HeldOut, method: Any, separate: bool) -> tuple[ScaleFit, str]:
-    """The factors, or 1 and the reason, if these rows do not determine them."""
-    (members, z), count, fewest = held_out.standardized, len(held_out.Y), FEWEST_FOR_SCALE * (1 + separate)
+def _scale(members: Mixture, z: np.ndarray, method: Any, separate: bool) -> tuple[ScaleFit, str]:
+    """The factors, or 1 and the reason, if these rows, standardised, do not determine them."""
+    count, fewest = len(z), FEWEST_FOR_SCALE * (1 + separate)
     unknown = Scale(math.nan, math.nan)
     unscaled = ScaleFit(UNIT, unknown, unknown, unknown, method, separate, 0.95, count)
     calibration.check_method(method, separate, members)
@@ -114,7 +136,7 @@ def row_scores(rows: PredictedRows, Y: np.ndarray, resolution: float = RESOLUTIO
     single = (np.abs(Y - parts.mean) + resolution * unit) / parts.std * (1 + resolution)
     joint = np.full(len(Y), np.nan)
     if complete.any():
-        region = Region(*(part[complete] for part in ellipsoids(parts)))
+        region = Region(*(part[complete] for part in ellipsoids(parts)[:3]))
         unresolved = np.linalg.norm(np.linalg.solve(region.scale_tril, np.diag(unit)[None]), axis=(1, 2))
         rounding = Y.shape[1] / 2 * ROUNDING * unresolved**2 if resolution else 0.0
         distance = region.distance(Y[complete]) * (1 + rounding)

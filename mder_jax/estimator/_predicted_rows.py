@@ -15,21 +15,60 @@ import jax.numpy as jnp
 import numpy as np
 from jax import Array
 
+from mder_jax import linalg
 from mder_jax._blocks import map_host_blocks
-from mder_jax._checks import doubles, plain_probability
-from mder_jax.calibration import Scale, rescale
+from mder_jax._checks import doubles, flag, plain_probability
+from mder_jax.calibration import Scale, rank, rescale
+from mder_jax.columns import Encoded
 from mder_jax.ensemble.forward import Forward
+from mder_jax.estimator import cross_conformal
 from mder_jax.estimator._calibration import Calibration
-from mder_jax.estimator._standardizer import Standardizer
-from mder_jax.estimator.results import Region, Uncertainty
+from mder_jax.estimator._standardizer import QUIET, Standardizer
+from mder_jax.estimator.results import Region, Transformed, Uncertainty
+from mder_jax.estimator.target_transforms import (
+    FOLDED,
+    FORMULAS,
+    NamedMap,
+    TargetTransforms,
+    folded_moments,
+    within_prior,
+)
 from mder_jax.mixture import Mixture, points_of_tail, radius_of_tail
-from mder_jax.niw import NIW
+from mder_jax.niw import NIW, aleatoric
 from mder_jax.student_t import Interval, StudentT
 
 # Rows are evaluated in blocks of one size, so that a prediction does not depend on how many rows came with it.
 BLOCK = 1024
 # The largest number of values drawn at once.
 SAMPLED = 1 << 22
+# Rows of which moments of transformed targets are computed at once.
+FOLDED_ROWS = 256
+
+
+def with_novelty(members: NIW, novelty: Array) -> NIW:
+    """Members (M, N) whose predictive covariance has grown to T = E[Σ](1 + 1/κ) + w I, w = s/(1 + s).
+
+    s is the novelty of each row, (N,): each standardised target gets the fraction w of its variance over the table, and
+    never more. 1 + 1/κ' = tr T / tr E[Σ] and E[Σ]' = T/(1 + 1/κ'): the noise is the same on average over targets, and
+    the uncertainty about the mean grows. μ and ν stay, and s = 0 changes nothing.
+    """
+    noise, w = aleatoric(members), (1 - 1 / (1 + novelty))[None]
+    own, n = jnp.mean(linalg.diagonal(noise), axis=-1), members.mu.shape[-1]
+    ratio = 1 + 1 / members.kappa + w / own
+    total = (
+        noise * (1 + 1 / members.kappa)[..., None, None]
+        + w[..., None, None] * jnp.eye(n, dtype=noise.dtype)[None, None]
+    )
+    factor = (members.nu - n - 1) / (members.nu * ratio)
+    novel = jnp.broadcast_to(novelty[None] > 0, members.kappa.shape)
+    L = jnp.where(novel[..., None, None], linalg.cholesky(total * factor[..., None, None]), members.L)
+    return replace(members, L=L, kappa=jnp.where(novel, 1 / (ratio - 1), members.kappa))
+
+
+@functools.cache
+def _of_novel_rows(reduce: Callable[..., Any]) -> Callable[..., Any]:
+    """``reduce`` after `with_novelty`, of which its second argument is the novelty; one function for each."""
+    return lambda outputs, novelty, *further: reduce(with_novelty(outputs, novelty), *further)
 
 
 def _mixture(niw: NIW, scale: Scale) -> Mixture:
@@ -44,6 +83,39 @@ def mixture_moments(niw: NIW, scale: Scale) -> tuple[Array, ...]:
 
 def _quantiles(niw: NIW, scale: Scale, tails: Array, signs: Array) -> Array:
     return jnp.moveaxis(points_of_tail(_mixture(niw, scale), tails, signs), 0, -1)
+
+
+def _marginals(niw: NIW, scale: Scale) -> tuple[Array, Array, Array]:
+    """Location, (N, M, n), scale, (N, M, n), and degrees of freedom, (N, M), of the members' t of each target."""
+    t = _mixture(niw, scale).components()
+    loc, width, df = (jnp.moveaxis(part, 0, 1) for part in (t.loc, t.marginal_scale(), t.df))
+    return loc, width, df
+
+
+def traced_moments(
+    transform: TargetTransforms, niw: NIW, scale: Scale, units: tuple[Any, Any], learned: tuple[Array, Array]
+) -> tuple[Array, Array]:
+    """Mean and standard deviation in original units, (N, n) both, in a traced program and its precision.
+
+    `units` are mean and std of the standardiser, `learned` are the moments of transformed targets.
+    """
+    mixture, (centre, unit) = _mixture(niw, scale), units
+    tails = jnp.full(2, FOLDED, niw.mu.dtype)
+    ends = points_of_tail(mixture, tails, jnp.array([-1.0, 1.0], tails.dtype))
+    limits = within_prior(np.asarray(centre), np.asarray(unit))
+    low, high = (limit.astype(tails.dtype)[None, None] for limit in limits)
+    ends = jnp.clip(ends, low, high)
+    t = mixture.components()
+    loc, width, df = t.loc, t.marginal_scale(), t.df
+    columns = []
+    for j, each in enumerate(transform.maps):
+        if not isinstance(each, NamedMap):
+            columns.append((learned[0][:, j], learned[1][:, j]))
+            continue
+        marginal = (centre[j] + unit[j] * loc[..., j], unit[j] * width[..., j], df, centre[j] + unit[j] * ends[..., j])
+        columns.append(folded_moments(*marginal, functools.partial(FORMULAS[each.name].back, jnp), jnp))
+    mean, std = (jnp.stack(part, axis=-1) for part in zip(*columns, strict=True))
+    return mean, std
 
 
 def _log_prob(niw: NIW, y: Array, scale: Scale) -> Array:
@@ -87,6 +159,10 @@ class PredictedRows:
       calibration: conformal scores, if there are any.
       flat: whether y of the fit was one-dimensional; then results have no axis of targets.
       names: of the targets, for messages.
+      transform: of the targets, or None. The networks, the standardiser and calibration know transformed targets;
+        results are in original units.
+      novelty: of each row, (N,), 0 or more: how far it is from what the networks have seen; see `with_novelty`.
+      folds: predictions for the same rows by the models of the calibration's folds, if it has any.
     """
 
     forward: Forward
@@ -97,10 +173,20 @@ class PredictedRows:
     calibration: Calibration | None = None
     flat: bool = False
     names: tuple[str, ...] = ()
+    transform: TargetTransforms | None = None
+    novelty: np.ndarray | None = None
+    folds: tuple["PredictedRows", ...] = ()
+
+    @property
+    def learned(self) -> "PredictedRows":
+        """The same rows with everything in the units that the networks have learned."""
+        return replace(self, transform=None)
 
     def take(self, rows: Any) -> "PredictedRows":
         """Some of the rows; by numpy, which compiles nothing for a new number of rows."""
-        return replace(self, X=self.X[rows], outputs=jax.tree.map(lambda leaf: leaf[rows], self.outputs))
+        outputs, novelty = jax.tree.map(lambda leaf: leaf[rows], (self.outputs, self.novelty))
+        folds = tuple(fold.take(rows) for fold in self.folds)
+        return replace(self, X=self.X[rows], outputs=outputs, novelty=novelty, folds=folds)
 
     def with_scale(self, scale: Scale) -> "PredictedRows":
         """The same rows with other factors on the covariance."""
@@ -109,6 +195,8 @@ class PredictedRows:
     def _each_row(self, reduce: Callable[..., Any], *columns: np.ndarray, constants: tuple[Any, ...] = ()) -> Any:
         """``reduce(outputs of the networks, *columns, scale, *constants)`` with the rows as first axis."""
         constants = (jax.tree.map(np.float32, self.scale), *constants)
+        if self.novelty is not None:
+            reduce, columns = _of_novel_rows(reduce), (np.asarray(self.novelty, np.float32), *columns)
         if self.outputs is None:
             return self.forward(self.X, BLOCK, reduce, columns, constants, by_row=True)
 
@@ -122,9 +210,27 @@ class PredictedRows:
         return values[:, 0] if self.flat else values
 
     def moments(self) -> Uncertainty:
-        """Mean, (N, n), and covariances, (N, n, n)."""
+        """Mean, (N, n), and covariances, (N, n, n); with a transform as `MDERRegressor.predict_uncertainty` says."""
         mean, *covariances = self._each_row(mixture_moments)
-        return Uncertainty(self.targets.back(mean), *map(self.targets.back_covariance, covariances))
+        found = Uncertainty(self.targets.back(mean), *map(self.targets.back_covariance, covariances))
+        return found if self.transform is None else self._original_moments(self.transform, found)
+
+    @QUIET
+    def _original_moments(self, transform: TargetTransforms, learned: Uncertainty) -> Uncertainty:
+        """Mean and std by `folded_moments`; covariances S A S, S = ± std / std of t, negative if the map decreases."""
+        mean, std = learned.mean.copy(), learned.std.copy()
+        ends = self.learned._points(np.full(2, FOLDED), np.array([-1.0, 1.0]))
+        low, high = map(self.targets.back, within_prior(*self.targets))
+        ends = np.clip(ends, low[:, None], high[:, None])
+        loc, scale, df = self._each_row(_marginals)
+        loc, scale = self.targets.back(loc), self.targets.std * scale
+        for j, each in enumerate(transform.maps):
+            for start in range(0, len(mean) if each else 0, FOLDED_ROWS):
+                rows = np.s_[start : start + FOLDED_ROWS]
+                marginal = (loc[rows, :, j].T, scale[rows, :, j].T, df[rows].T.astype(np.float64), ends[rows, j].T)
+                mean[rows, j], std[rows, j] = folded_moments(*marginal, each.back)  # type: ignore[union-attr]
+        S = np.where(transform.decreasing, -1.0, 1.0) * np.where(transform.changed, std / learned.std, 1.0)
+        return Uncertainty(mean, *(S[:, :, None] * S[:, None, :] * part for part in learned[1:]))
 
     def uncertainty(self) -> Uncertainty:
         """The moments, with the mean in the shape of y."""
@@ -136,7 +242,12 @@ class PredictedRows:
         levels = doubles("quantiles", quantiles)
         if levels.ndim != 1 or not len(levels) or not ((levels > 0) & (levels < 1)).all():
             raise ValueError(f"quantiles are a list of probabilities between 0 and 1; got {quantiles}")
-        return self._shaped(self._points(np.minimum(levels, 1 - levels), np.where(levels < 0.5, -1.0, 1.0)))
+        signs = np.where(levels < 0.5, -1.0, 1.0)
+        found = self._points(np.minimum(levels, 1 - levels), signs)
+        if self.transform is not None and self.transform.decreasing.any():  # there the other tail is asked for
+            falling = self._points(np.minimum(levels, 1 - levels), -signs)
+            found = np.where(self.transform.decreasing[:, None], falling, found)
+        return self._shaped(found)
 
     def _points(self, tails: np.ndarray, signs: np.ndarray) -> np.ndarray:
         found = self._each_row(_quantiles, constants=(tails.astype(np.float32), signs.astype(np.float32)))
@@ -144,28 +255,51 @@ class PredictedRows:
 
     def _back(self, values: np.ndarray) -> np.ndarray:
         """Values (N, n, K) in original units."""
-        return np.moveaxis(self.targets.back(np.moveaxis(values, 1, -1)), -1, 1)
+        back = self.targets.back(np.moveaxis(values, 1, -1))
+        return np.moveaxis(back if self.transform is None else self.transform.back(back), -1, 1)
 
     def interval(self, coverage: float, joint: bool) -> Any:
         """The conformal set, an `Interval` or a `Region`; without a calibration the distribution's own.
 
+        With folds the interval is that of `cross_conformal`, the region the model's own with a conformal radius.
+
         Where the calibration has too few scores for this coverage: the wider of the distribution's own set and that of
         the largest score, so that no set of a higher coverage is narrower.
         """
-        coverage = plain_probability("coverage", coverage)
+        found = self.learned._learned_interval(plain_probability("coverage", coverage), joint)
+        if self.transform is None:
+            return found if joint else Interval(*map(self._shaped, found))
+        if not joint:
+            return Interval(*map(self._shaped, self.transform.back_interval(found)))
+        return found._replace(
+            centre=self.transform.back(found.centre), transform=Transformed(self.transform, found.centre)
+        )
+
+    def _learned_interval(self, coverage: float, joint: bool) -> Any:
+        """In the units that the networks have learned; ends (N, n)."""
         if self.calibration is None:
             return self._own(coverage, joint)
         radius = self.calibration.radius(coverage, joint)
         few = np.isinf(radius)
-        found = self.within(np.where(few, self.calibration.widest(joint), radius), joint)
+        if self.calibration.folds and not joint:
+            found = self._cross_interval(self.calibration, coverage)
+        else:
+            found = self.within(np.where(few, self.calibration.widest(joint), radius), joint)
         if not few.any():
             return found
-        warnings.warn(self.calibration.shortage(coverage, joint, self.names), UserWarning, stacklevel=3)
+        warnings.warn(self.calibration.shortage(coverage, joint, self.names), UserWarning, stacklevel=4)
         own = self._own(coverage, joint)
         if joint:
             return found._replace(radius=np.maximum(found.radius, own.radius))
         lower = np.where(few, np.minimum(found.lower, own.lower), found.lower)
         return found._replace(lower=lower, upper=np.where(few, np.maximum(found.upper, own.upper), found.upper))
+
+    def _cross_interval(self, found: Calibration, coverage: float) -> Any:
+        """From the models of the folds; with too few scores that of the largest one."""
+        counts = found.counts(joint=False)
+        place = np.minimum(rank(counts, coverage), counts)
+        moments = [(parts.mean, parts.std) for parts in (fold.moments() for fold in self.folds)]
+        return cross_conformal.interval(moments, [fold.scores for fold in found.folds], place)
 
     def _own(self, coverage: float, joint: bool) -> Any:
         """By the predictive distribution: the ellipsoid, or the central interval of each target."""
@@ -173,7 +307,7 @@ class PredictedRows:
             return self.within(self._own_radius(1 - coverage), joint)
         tail = (1 - coverage) / 2
         ends = self._points(np.array([tail, tail]), np.array([-1.0, 1.0]))
-        return Interval(*map(self._shaped, np.moveaxis(ends, -1, 0)))
+        return Interval(*np.moveaxis(ends, -1, 0))
 
     def within(self, radius: np.ndarray, joint: bool) -> Any:
         """The ellipsoid, or mean ± radius std of each target; everything where the moments are not finite."""
@@ -184,8 +318,8 @@ class PredictedRows:
         with np.errstate(invalid="ignore", over="ignore"):
             half = radius * parts.std
             known = np.isfinite(parts.mean) & np.isfinite(half)
-            ends = np.where(known, parts.mean - half, -np.inf), np.where(known, parts.mean + half, np.inf)
-        return Interval(*map(self._shaped, ends))
+            ends: Any = np.where(known, parts.mean - half, -np.inf), np.where(known, parts.mean + half, np.inf)
+        return Interval(*ends)
 
     def _own_radius(self, tail: float) -> np.ndarray:
         """Of the predictive distribution, (N,), in double precision, which members far apart need.
@@ -210,8 +344,16 @@ class PredictedRows:
         """The predictive distribution of standardised targets."""
         return Mixture(jax.tree.map(jnp.asarray, swapped(self._each_row(_rows_first))))
 
-    def distribution(self) -> Mixture | StudentT:
-        """The predictive distribution in original units: a mixture of NIW, or the Student-t of a single member."""
+    def distribution(self, transformed: bool = False) -> Mixture | StudentT:
+        """The predictive distribution in original units: a mixture of NIW, or the Student-t of a single member.
+
+        With a target transform there is none but that of the transformed targets, which must be asked for.
+        """
+        if not flag("transformed", transformed) and self.transform is not None:
+            raise ValueError(
+                f"the distribution is a mixture of t for {', '.join(self.transform.labels())}, not for the targets; use"
+                " transformed=True for it, and predict_quantiles, log_prob or sample_y for original units"
+            )
         niw = jax.tree.map(lambda leaf: np.asarray(leaf, np.float64), self.standardized().members)
         try:
             mixture = Mixture(NIW(self.targets.back(niw.mu), self.targets.std[:, None] * niw.L, niw.kappa, niw.nu))
@@ -220,8 +362,21 @@ class PredictedRows:
             raise ValueError(f"{beyond}: {error}") from None
         return mixture.member(0) if mixture.size == 1 else mixture
 
+    def drawn(self) -> Mixture | StudentT:
+        """A distribution with the mean and covariance of `moments`; the predictive one if there is no transform."""
+        if self.transform is None:
+            return self.distribution()
+        region = ellipsoids(self.moments())
+        return StudentT(np.inf, region.centre, region.scale_tril)
+
     def log_prob(self, Y: np.ndarray) -> np.ndarray:
-        """ln p(y) of each row, (N,), for targets (N, n); NaN is a target that was not observed."""
+        """ln p(y) of each row, (N,), for targets (N, n); NaN is a target that was not observed.
+
+        With a transform t = f(y): ln p(t) + Σ ln|dt/dy| over the observed targets.
+        """
+        if self.transform is not None:
+            slopes = np.where(np.isnan(Y), 0.0, self.transform.log_slope(Y))
+            return self.learned.log_prob(self.transform.checked(Y)) + slopes.sum(axis=1)
         found = self._each_row(_log_prob, self.targets.forward(Y))
         return np.asarray(found, np.float64) - np.isfinite(Y) @ np.log(self.targets.std)
 
@@ -254,29 +409,43 @@ def _factor(*candidates: np.ndarray) -> np.ndarray:
 class Prediction:
     """What `MDERRegressor.predict_all` returns: the networks have run once, and each method only evaluates the result.
 
-    The predictions of all members are kept in memory: 4 M N (n² + n + 2) bytes for M members, N rows and n targets.
+    The predictions of all members are kept in memory: 4 M N (n² + n + 2) bytes for M members, N rows and n targets, and
+    as much for each fold of a cross-conformal calibration.
     A later `fit` or `calibrate` of the model has no effect on them.
 
     Args:
       rows: what the model predicts for them.
+      encoded: the rows as the networks read them.
 
     Example:
       >>> from mder_jax import MDERRegressor
-      >>> X, Y = np.random.default_rng(0).normal(size=(2, 30, 2))
+      >>> X, Y = np.random.default_rng(0).uniform(size=(2, 30, 2))
       >>> prediction = MDERRegressor((8,), members=2, max_iter=5).fit(X, Y).predict_all(X)
       >>> print(prediction.uncertainty().mean.shape, prediction.interval(0.5).lower.shape)
       (30, 2) (30, 2)
     """
 
-    def __init__(self, rows: PredictedRows) -> None:
-        self._rows = rows
+    def __init__(self, rows: PredictedRows, encoded: Encoded) -> None:
+        self._rows, self.encoded = rows, encoded
+
+    @property
+    def outside(self) -> dict[str, np.ndarray]:
+        """Which rows are unlike those of the fit, (N,) for each column in which some are.
+
+        Example:
+          >>> from mder_jax import MDERRegressor
+          >>> X, Y = np.random.default_rng(0).uniform(size=(2, 30, 2))
+          >>> print(MDERRegressor((8,), members=2, max_iter=5).fit(X, Y).predict_all(X).outside)
+          {}
+        """
+        return self.encoded.outside
 
     def uncertainty(self) -> Uncertainty:
         """As `MDERRegressor.predict_uncertainty`.
 
         Example:
           >>> from mder_jax import MDERRegressor
-          >>> X, Y = np.random.default_rng(0).normal(size=(2, 30, 2))
+          >>> X, Y = np.random.default_rng(0).uniform(size=(2, 30, 2))
           >>> prediction = MDERRegressor((8,), members=2, max_iter=5).fit(X, Y).predict_all(X)
           >>> print(prediction.uncertainty().total.shape)
           (30, 2, 2)
@@ -288,21 +457,21 @@ class Prediction:
 
         Example:
           >>> from mder_jax import MDERRegressor
-          >>> X, Y = np.random.default_rng(0).normal(size=(2, 30, 2))
+          >>> X, Y = np.random.default_rng(0).uniform(size=(2, 30, 2))
           >>> prediction = MDERRegressor((8,), members=2, max_iter=5).fit(X, Y).predict_all(X)
           >>> print(prediction.interval(coverage=0.9).lower.shape)
           (30, 2)
         """
         return self._rows.interval(coverage, joint)
 
-    def distribution(self) -> Mixture | StudentT:
+    def distribution(self, transformed: bool = False) -> Mixture | StudentT:
         """As `MDERRegressor.predict_dist`, in the precision of JAX at this call.
 
         Example:
           >>> from mder_jax import MDERRegressor
-          >>> X, Y = np.random.default_rng(0).normal(size=(2, 30, 2))
+          >>> X, Y = np.random.default_rng(0).uniform(size=(2, 30, 2))
           >>> prediction = MDERRegressor((8,), members=2, max_iter=5).fit(X, Y).predict_all(X)
           >>> print(prediction.distribution().batch_shape)
           (30,)
         """
-        return self._rows.distribution()
+        return self._rows.distribution(transformed)

@@ -6,18 +6,24 @@ from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
-import numpy as np
 
 from mder_jax.calibration import Scale
+from mder_jax.columns import Encoded
 from mder_jax.ensemble.forward import Forward
+from mder_jax.estimator._own_network import as_network
 from mder_jax.estimator._predicted_rows import BLOCK, PredictedRows, swapped
 from mder_jax.estimator._standardizer import Standardizer
+from mder_jax.estimator.target_transforms import TargetTransforms
 from mder_jax.links import niw_link, num_outputs
 from mder_jax.networks import Network, mlp
 
 
 class Design(NamedTuple):
-    """Columns of X and Y, widths and activation of `mlp`, and the options r, nu_max and relative of `niw_link`."""
+    """Columns of X and Y, widths and activation of `mlp`, and the options r, nu_max and relative of `niw_link`.
+
+    `embedded` are the columns of X that hold indices of levels, with the number of levels, as in `mlp`. `own` is the
+    user's network in the place of `mlp`, or None.
+    """
 
     inputs: int
     targets: int
@@ -26,24 +32,27 @@ class Design(NamedTuple):
     r: float
     nu_max: float | None
     relative: bool
+    embedded: tuple[tuple[int, int], ...] = ()
+    own: Any = None
 
     def network(self) -> Network:
         """From standardised rows to a NIW of standardised targets."""
         link = functools.partial(niw_link, n=self.targets, r=self.r, nu_max=self.nu_max, relative=self.relative)
-        return mlp(self.widths, num_outputs(self.targets), self.activation, link)
+        if self.own is not None:
+            return as_network(self.own, link)
+        return mlp(self.widths, num_outputs(self.targets), self.activation, link, embedded=self.embedded)
 
-    def shapes(self, members: int) -> Any:
-        """Shapes and dtypes of the parameters of all members."""
+    def shapes(self) -> Any:
+        """Shapes and dtypes of the parameters of one member."""
         row = jax.ShapeDtypeStruct((1, self.inputs), jnp.float32)
-        one = jax.eval_shape(self.network().init, jax.random.key(0), row)
-        return jax.tree.map(lambda leaf: jax.ShapeDtypeStruct((members, *leaf.shape), leaf.dtype), one)
+        return jax.eval_shape(self.network().init, jax.random.key(0), row)
 
 
 @dataclass(frozen=True)
 class Predictor:
     """The stacked parameters of all members, standardisers of X and Y, and factors on the predictive covariance.
 
-    Arrays are numpy's.
+    With a `transform` the standardiser is of the transformed targets. Arrays are numpy's.
     """
 
     design: Design
@@ -51,6 +60,7 @@ class Predictor:
     inputs: Standardizer
     targets: Standardizer
     scale: Scale
+    transform: TargetTransforms | None = None
 
     @property
     def members(self) -> int:
@@ -72,8 +82,10 @@ class Predictor:
         made.__dict__["forward"] = self.forward
         return made
 
-    def rows(self, X: np.ndarray, keep: bool = False, **options: Any) -> PredictedRows:
-        """Predictions for X, (N, d); with `keep` the networks run now and their outputs are kept, else at each use."""
-        z = self.inputs.forward(X)
+    def rows(self, encoded: Encoded, keep: bool = False, **options: Any) -> PredictedRows:
+        """Predictions for N rows; with `keep` the networks run now and their outputs are kept, else at each use."""
+        z = self.inputs.forward(encoded.X)
         outputs = swapped(self.forward(z, BLOCK)) if keep else None
-        return PredictedRows(self.forward, z, outputs, self.targets, self.scale, **options)
+        novelty = encoded.novelty if encoded.novelty.any() else None
+        parts = self.forward, z, outputs, self.targets, self.scale
+        return PredictedRows(*parts, novelty=novelty, transform=self.transform, **options)

@@ -1,5 +1,6 @@
 """Columns standardised, and converted back to original units in float64: 2020.5 ± 0.001 has no digits in float32."""
 
+from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -30,12 +31,33 @@ class Standardizer(NamedTuple):
         return self.std[:, None] * self.std * np.asarray(covariance, np.float64)
 
 
-def standardizer_of(values: np.ndarray, whole: bool = True, constant: float = 1.0) -> Standardizer:
-    """Mean and standard deviation of the columns, NaN left out; 0 and 1 unless `whole`.
+def standardizer_of(
+    values: np.ndarray,
+    whole: bool = True,
+    constant: float = 1.0,
+    weights: np.ndarray | None = None,
+    as_they_are: Sequence[int] = (),
+) -> Standardizer:
+    """Mean and standard deviation of the columns, NaN left out, with weights (N,) of the rows.
+
+    They are 0 and 1 unless `whole`, and for columns `as_they_are`.
 
     A column without spread (a few ulp, by rounding, are none) has the standard deviation `constant`.
     """
-    mean = np.asarray(np.nanmean(values, axis=0, dtype=np.float64))
-    std = np.asarray(np.nanstd(values, axis=0, dtype=np.float64))
+    if weights is None:
+        mean = np.asarray(np.nanmean(values, axis=0, dtype=np.float64))
+        std = np.asarray(np.nanstd(values, axis=0, dtype=np.float64))
+    else:
+        mean, std = _weighted_moments(np.asarray(values, np.float64), weights)
     same = std <= 16 * np.finfo(np.float64).eps * np.abs(mean)
-    return Standardizer(mean if whole else np.zeros_like(mean), np.where(same, constant, std if whole else 1.0))
+    kept = np.full(len(mean), not whole)
+    kept[list(as_they_are)] = True
+    return Standardizer(np.where(kept, 0.0, mean), np.where(same, constant, np.where(kept, 1.0, std)))
+
+
+def _weighted_moments(values: np.ndarray, weights: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Σ w x / Σ w and the root of Σ w (x − mean)² / Σ w for each column, over the rows in which it is not NaN."""
+    share = np.where(np.isnan(values), 0.0, weights[:, None])
+    share /= share.sum(axis=0)
+    mean = np.sum(share * np.nan_to_num(values), axis=0)
+    return mean, np.sqrt(np.sum(share * np.nan_to_num(values - mean) ** 2, axis=0))

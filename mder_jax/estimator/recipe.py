@@ -14,14 +14,23 @@ from mder_jax.ensemble import Ensemble, fit_ensemble
 from mder_jax.ensemble.members import PerMember
 from mder_jax.losses import mder_nll
 from mder_jax.networks import Network
+from mder_jax.train.problem import Loss, Problem, Settings, needs_complete_targets
 
 MOST_HELD_OUT = 10_000
+
+
+class Rows(NamedTuple):
+    """Standardised inputs (N, d) and targets (N, n), NaN where one was not observed, and weights (N,) or None."""
+
+    X: np.ndarray
+    Y: np.ndarray
+    weights: np.ndarray | None = None
 
 
 class Recipe(NamedTuple):
     """Settings of the training, as of `MDERRegressor`.
 
-    `batch_size` and `patience` are None for those of the functions below, `validation_fraction` for no early stopping.
+    `batch_size` and `patience` are None for those of the functions below.
     """
 
     members: int
@@ -30,7 +39,6 @@ class Recipe(NamedTuple):
     alpha: float
     batch_size: int | None
     bootstrap: bool
-    validation_fraction: float | None
     patience: int | None
     progress: bool
 
@@ -38,37 +46,46 @@ class Recipe(NamedTuple):
 def train(
     recipe: Recipe,
     network: Network,
-    random: np.random.RandomState,
-    X: np.ndarray,
-    Y: np.ndarray,
+    loss: Loss | None,
+    seed: int,
+    rows: Rows,
+    held_out: np.ndarray | None = None,
+    validation: Rows | None = None,
     start: Any = None,
     checkpoint: str | pathlib.Path | None = None,
 ) -> Ensemble:
-    """Networks trained on standardised rows X, (N, d), and Y, (N, n), NaN where a target was not observed.
+    """Networks trained on rows; with a checkpoint directory an interruption raises, since it holds what was trained.
 
-    `random` draws the key and the rows that members hold out; `start` are parameters to resume from. With a checkpoint
-    directory an interruption raises, since the checkpoint holds what was trained.
+    Args:
+      recipe: settings.
+      network: from standardised inputs to a NIW.
+      loss: of the NIW and standardised targets, one value per row; None for the evidence, `mder_nll`.
+      seed: of parameters and shuffles.
+      rows: to train on.
+      held_out: which of them a member validates with and does not train on, a mask (M, N).
+      validation: rows that all members validate with. Without these two there is no early stopping.
+      start: parameters to resume from.
+      checkpoint: directory for checkpoints.
     """
-    key = jax.random.key(int(random.randint(2**31 - 1)))
-    missing, kept = bool(np.isnan(Y).any()), len(X)
-    options: dict[str, Any] = {}
-    if recipe.validation_fraction is not None and len(X) > 1:
-        held_out = rows_held_out(recipe.validation_fraction, len(X))
-        options = _held_out(random, X, Y, recipe.members, held_out)
-        kept -= held_out
-    batch = min(kept, recipe.batch_size or batch_size(kept))
-    if options:
+    options, sizes = _held_out(rows, held_out) if held_out is not None else _all(rows, validation)
+    missing = bool(np.isnan(rows.Y).any()) or (validation is not None and bool(np.isnan(validation.Y).any()))
+    kept = int(np.max(sizes))
+    batch = min(int(np.min(sizes)), recipe.batch_size or batch_size(kept))
+    if "validation" in options:
         options["patience"] = recipe.patience or patience(kept, batch)
+    if loss is not None and missing:
+        _refuse_gaps(network, loss, rows if validation is None or np.isnan(rows.Y).any() else validation)
     with usual_promotion():
         return fit_ensemble(
-            key,
-            network if start is None else PerMember(start, lambda params: Network(lambda *_: params, network.apply)),
-            lambda niw, y: mder_nll(niw, y, missing=missing),
-            X,
-            Y,
+            jax.random.key(seed),
+            network,
+            loss or (lambda niw, y: mder_nll(niw, y, missing=missing)),
+            rows.X,
+            rows.Y,
             optimizer=optimizer(recipe.rate, recipe.alpha, recipe.epochs, kept, batch),
             epochs=recipe.epochs,
             members=recipe.members,
+            init=start,
             batch_size=batch,
             bootstrap=recipe.bootstrap,
             progress=recipe.progress,
@@ -107,9 +124,40 @@ def optimizer(rate: float, alpha: float, epochs: int, rows: int, batch: int) -> 
     return optax.adamw(schedule, weight_decay=float(alpha))
 
 
-def _held_out(random: Any, X: np.ndarray, Y: np.ndarray, members: int, held_out: int) -> dict[str, Any]:
-    """Arguments of `fit_ensemble` for the rows that each member holds out: no weight in training, but validation."""
-    rows = np.stack([random.permutation(len(X))[:held_out] for _ in range(members)])
-    weights = np.ones((members, len(X)), np.float32)
-    np.put_along_axis(weights, rows, 0.0, axis=1)
-    return {"weights": PerMember(weights), "validation": (PerMember(X[rows]), PerMember(Y[rows]))}
+def _refuse_gaps(network: Network, loss: Loss, rows: Rows) -> None:
+    """Raise if a loss of the user does not accept missing targets."""
+    problem = Problem(network, loss, optax.identity(), Settings(1))
+    with usual_promotion():
+        fails = needs_complete_targets(problem, rows.X, rows.Y, jax.random.key(0))
+    if fails:
+        raise ValueError(
+            "the loss, or its gradient, is not finite for rows with a missing target, and y holds NaN; leave missing "
+            "targets out of the loss, as mder_nll does, or leave these rows out of y"
+        )
+
+
+def _all(rows: Rows, validation: Rows | None) -> tuple[dict[str, Any], np.ndarray]:
+    """Arguments of `fit_ensemble` if all members train on all rows, and the number of these rows."""
+    options: dict[str, Any] = {} if rows.weights is None else {"weights": np.float32(rows.weights)}
+    if validation is not None:
+        weights = () if validation.weights is None else (np.float32(validation.weights),)
+        options["validation"] = (validation.X, validation.Y, *weights)
+    return options, np.array([len(rows.X)])
+
+
+def _held_out(rows: Rows, held_out: np.ndarray) -> tuple[dict[str, Any], np.ndarray]:
+    """Arguments of `fit_ensemble` for rows that members hold out, (M, N), and the numbers (M,) of those they keep.
+
+    Held-out rows have no weight in training. Members that hold out fewer rows than others validate with more of weight
+    0.
+    """
+    own = np.ones(len(rows.X)) if rows.weights is None else rows.weights
+    counts = held_out.sum(axis=1)
+    places = np.arange(counts.max()) < counts[:, None]
+    which = np.zeros(places.shape, np.int64)
+    which[places] = np.nonzero(held_out)[1]
+    validation = [PerMember(rows.X[which]), PerMember(rows.Y[which])]
+    if rows.weights is not None or not places.all():
+        validation.append(PerMember(np.float32(np.where(places, own[which], 0.0))))
+    weights = PerMember(np.float32(np.where(held_out, 0.0, own)))
+    return {"weights": weights, "validation": validation}, len(rows.X) - counts

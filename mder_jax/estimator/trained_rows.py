@@ -52,6 +52,11 @@ def remember(X: np.ndarray, Y: np.ndarray, before: TrainedRows | None = None) ->
     return TrainedRows(hashes, whole, rows, repeats, centre, spread)
 
 
+def hashes_of(rows: TrainedRows, X: np.ndarray, Y: np.ndarray) -> np.ndarray:
+    """64 bits of each row (X, Y), (N,) uint64, to be compared with those of a fit."""
+    return _hashes(_table(X, Y), rows.centre, rows.spread)
+
+
 def found_among(trained: TrainedRows | None, X: np.ndarray, Y: np.ndarray) -> tuple[int, float]:
     """The number of these rows found among the trained ones, and their fraction beyond what chance explains.
 
@@ -64,7 +69,7 @@ def found_among(trained: TrainedRows | None, X: np.ndarray, Y: np.ndarray) -> tu
 
     if trained is None:
         return 0, 0.0
-    hashes = _hashes(_table(X, Y), trained.centre, trained.spread)
+    hashes = hashes_of(trained, X, Y)
     testable = hashes if trained.whole else hashes[hashes <= trained.hashes[-1]]
     tested, found = len(testable), int(np.isin(testable, trained.hashes).sum())
     if not found:
@@ -84,10 +89,27 @@ def found_among(trained: TrainedRows | None, X: np.ndarray, Y: np.ndarray) -> tu
 def note_of_trained_rows(trained: TrainedRows | None, X: np.ndarray, Y: np.ndarray) -> str:
     """A note if some of the rows to calibrate with were trained on, empty if none; an error if half of them were."""
     found, fraction = found_among(trained, X, Y)
-    these, remedy = f"{found} of these {len(X)} rows are rows of the fit", "calibrate with rows that fit has not seen"
+    these = f"{found} of these {len(X)} rows are rows of the fit"
+    remedy = "calibrate with rows that fit has not seen, or with all rows of the fit and cv=5"
     if fraction >= REFUSED:
         raise ValueError(f"{these}, which say nothing about new rows; {remedy}")
     return f"{these}, so the coverage is not checked; {remedy}" if fraction >= NOTICED else ""
+
+
+def note_of_other_rows(trained: TrainedRows | None, X: np.ndarray, Y: np.ndarray) -> str:
+    """A note if rows of a cross-conformal calibration are not all rows of the fit; an error if it is less than half."""
+    if trained is None:
+        return ""
+    hashes = hashes_of(trained, X, Y)
+    testable = hashes if trained.whole else hashes[hashes <= trained.hashes[-1]]
+    found = int(np.isin(testable, trained.hashes).sum())
+    if found < REFUSED * len(testable):
+        these = f"with cv the rows must be those of the fit; {found} of {len(testable)} are"
+        raise ValueError(f"{these}; leave out cv to calibrate with rows that fit has not seen")
+    if trained.rows == len(X) and found == len(testable):
+        return ""
+    both = f"fit has seen {trained.rows:,} rows in all, the models without a fold are fitted to these {len(X):,}"
+    return f"{both}; intervals are of the latter, the mean is of the former"
 
 
 def repeated_fraction(repeats: np.ndarray, rows: int | None = None) -> float:

@@ -1,8 +1,9 @@
 r"""Scores of predictive distributions: y first, then the prediction, as in scikit-learn.
 
 A prediction is a `StudentT` or a `NIW` (its predictive t is meant) with batch shape (N,), or a `Mixture` whose members
-have batch shape (M, N); an ensemble of one scores exactly like its member. y is (N, n), where NaN means that a target
-was not observed:
+have batch shape (M, N); an ensemble of one scores exactly like its member. `interval_score`, `coverage` and
+`joint_coverage` score given intervals and regions, such as the conformal ones of `MDERRegressor.predict_interval`. y is
+(N, n), where NaN means that a target was not observed:
 
 * `nll`, `energy_score`, `variogram_score` score the observed targets of a row by their exact marginal distribution;
 * scores of single targets (`rmse`, `crps`, `coverage`, ...) average over what was observed;
@@ -11,10 +12,10 @@ was not observed:
 
 Every score is the mean over what was observed, or with ``reduce=False`` one value per row, or per row and target;
 quantities that need all rows at once give one value per target. All functions but `report` and the scorers work under
-`jax.jit`.
+`jax.jit`; regions are given outside of it.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from functools import partial
 from typing import Any
 
@@ -27,17 +28,16 @@ from jax.typing import ArrayLike
 from mder_jax import _checks
 from mder_jax.metrics import scores
 from mder_jax.metrics.reports import Report
-from mder_jax.metrics.scores import CalibrationCurve, Coverage, Estimate, Prediction, Sparsification
+from mder_jax.metrics.scorers import Scorer, crps_scorer, energy_scorer, nll_scorer, rmse_scorer
+from mder_jax.metrics.scores import DRAWS, CalibrationCurve, Coverage, Estimate, Prediction, Regions, Sparsification
 from mder_jax.mixture import Mixture
 from mder_jax.student_t import Interval, StudentT as StudentT  # the examples use both
 
-__all__ = ["CalibrationCurve", "Coverage", "Estimate", "Report", "Sparsification", "ause", "calibration_curve"]
-__all__ += ["calibration_error", "coverage", "crps", "crps_scorer", "ence", "energy_score", "energy_scorer"]
-__all__ += ["interval_score", "joint_coverage", "joint_pit", "nll", "nll_scorer", "pit", "report", "rmse", "sharpness"]
-__all__ += ["sparsification", "variogram_score"]
+__all__ = ["CalibrationCurve", "Coverage", "Estimate", "Report", "Scorer", "Sparsification", "ause"]
+__all__ += ["calibration_curve", "calibration_error", "coverage", "crps", "crps_scorer", "ence", "energy_score"]
+__all__ += ["energy_scorer", "interval_score", "joint_coverage", "joint_pit", "nll", "nll_scorer", "pit", "report"]
+__all__ += ["rmse", "rmse_scorer", "sharpness", "sparsification", "variogram_score"]
 
-# Draws per row of the scores that sample: an error of about 5 % of the score in one row, √N times less in the mean.
-DRAWS = 100
 _LEVELS, _BINS = 100, 10
 
 
@@ -128,43 +128,72 @@ def variogram_score(
 def interval_score(y: ArrayLike, interval: Interval, coverage: float, reduce: bool = True) -> Array:
     """(u − l) + 2/α [(l − y)₊ + (y − u)₊] with α = 1 − coverage, mean or (N, n), for intervals [l, u] of each target.
 
+    Args:
+      y: (N, n), or (N,).
+      interval: such as `MDERRegressor.predict_interval` gives, in the shape of y.
+      coverage: the probability that these intervals are meant to have.
+
     Example:
       >>> lower, upper = jnp.array([[0.0]]), jnp.array([[2.0]])
       >>> print(interval_score([[3.0]], Interval(lower, upper), coverage=0.5))  # 2 + 2/0.5 · 1
       6.0
     """
-    if not isinstance(interval, tuple | list) or len(interval) != 2:
-        raise TypeError(f"interval must be an Interval(lower, upper); got {type(interval).__name__}")
-    y, lower, upper = _checks.floats(y=y, lower=interval[0], upper=interval[1])
-    alpha = 1 - _checks.probability("coverage", coverage, "[)", y.dtype)
-    _checks.check_same("lower", lower, y.shape, "y")
-    _checks.check_same("upper", upper, y.shape, "y")
-    return _reduced(_interval_score(y, lower, upper, alpha), ~jnp.isnan(y), reduce)
+    above, below = scores.distances(y, interval)
+    alpha = 1 - _checks.probability("coverage", coverage, "[)", above.dtype)
+    outside = jnp.maximum(-above, 0.0) + jnp.maximum(-below, 0.0)
+    return _reduced(above + below + 2 / alpha * outside, scores.observed(y), reduce)
 
 
-def coverage(y: ArrayLike, prediction: Prediction, level: float = 0.9) -> Coverage:
-    """Fraction c of each target inside its central interval, with √(c(1 − c)/N), and the mean width, each (n,).
+def coverage(y: ArrayLike, prediction: Prediction | Interval, level: float = 0.9) -> Coverage:
+    """Fraction c of each target inside its interval, with √(c(1 − c)/N), and the mean width, each (n,).
+
+    Args:
+      y: (N, n); with intervals in this shape also (N,).
+      prediction: its central intervals are meant; or the intervals themselves, such as `MDERRegressor.predict_interval`
+        gives, which are conformal after `calibrate`.
+      level: of the central intervals of a prediction.
 
     Example:
       >>> prediction = StudentT(df=jnp.inf, loc=jnp.zeros((4, 1)), scale_tril=jnp.ones((4, 1, 1)))
-      >>> found = coverage(jnp.array([[0.0], [9.0], [0.0], [9.0]]), prediction)
+      >>> y = jnp.array([[0.0], [9.0], [0.0], [9.0]])
+      >>> found = coverage(y, prediction)
       >>> print(found.coverage, found.standard_error, f"{found.width[0]:.3f}")  # 2 · 1.645
       [0.5] [0.25] 3.290
+      >>> print(coverage(y, Interval(lower=jnp.zeros((4, 1)), upper=jnp.full((4, 1), 9.0))).coverage)
+      [1.]
     """
+    if isinstance(prediction, Regions):
+        raise TypeError("a region is of all targets at once, coverage of each: use joint_coverage, or give an Interval")
+    if isinstance(prediction, tuple):
+        return scores.coverage(y, prediction)
     y, mixture = scores.prepared(y, prediction)
     level = _checks.probability("level", level, dtype=y.dtype)
     return scores.coverage(y, scores.in_blocks(scores.interval, y, mixture, _key(None), (), level))
 
 
-def joint_coverage(y: ArrayLike, prediction: Prediction, level: float = 0.9) -> Estimate:
-    """Fraction c of rows with all targets in the ellipsoid of that level (`joint_pit` ≤ level), and √(c(1 − c)/N).
+def joint_coverage(y: ArrayLike, prediction: Prediction | Interval | Regions, level: float = 0.9) -> Estimate:
+    """Fraction c of the complete rows with all targets in the region of that level, and √(c(1 − c)/N).
+
+    Args:
+      y: (N, n).
+      prediction: its ellipsoids (`joint_pit` ≤ level) are meant; or the regions themselves, such as
+        ``MDERRegressor.predict_interval(..., joint=True)`` gives, anything with ``contains(y)`` of shape (N,); or
+        intervals, all of which must hold their targets.
+      level: of the ellipsoids of a prediction.
 
     Example:
       >>> prediction = StudentT(df=jnp.inf, loc=jnp.zeros((4, 2)), scale_tril=jnp.broadcast_to(jnp.eye(2), (4, 2, 2)))
-      >>> found = joint_coverage(jnp.array([[0.0, 0.0], [9.0, 0.0], [0.0, 0.0], [0.0, 9.0]]), prediction)
+      >>> y = jnp.array([[0.0, 0.0], [9.0, 0.0], [0.0, 0.0], [0.0, 9.0]])
+      >>> found = joint_coverage(y, prediction)
       >>> print(found.value, found.standard_error)
       0.5 0.25
+      >>> print(joint_coverage(y, Interval(lower=jnp.zeros((4, 2)), upper=jnp.array([[0.0, 9.0]] * 4))).value)
+      0.75
     """
+    if isinstance(prediction, Regions):
+        return scores.fraction(*scores.inside_region(y, prediction))
+    if isinstance(prediction, tuple):
+        return scores.fraction(*scores.inside_all(y, prediction))
     y, mixture = scores.prepared(y, prediction)
     nominal = _checks.probability("level", level, dtype=y.dtype)
     return _fraction_inside(y, joint_pit(y, mixture), nominal)
@@ -309,54 +338,6 @@ def report(
     return Report(names, level, **_summary(y, mixture, _key(key), level, _checks.integer("draws", draws, least=2)))
 
 
-def nll_scorer(estimator: Any, X: Any, y: Any) -> float:
-    """Minus the `nll` of `estimator.predict_dist(X)`, for GridSearchCV: greater is better.
-
-    Example:
-      >>> class Model:  # or an MDERRegressor
-      ...     predict_dist = lambda self, X: StudentT(jnp.inf, jnp.zeros((len(X), 1)), jnp.ones((len(X), 1, 1)))
-      >>> print(f"{nll_scorer(Model(), [[0.0]], [0.0]):.4f}")  # -½ ln 2π
-      -0.9189
-    """
-    return _scored(nll, estimator, X, y)
-
-
-def crps_scorer(estimator: Any, X: Any, y: Any) -> float:
-    """Minus the `crps` of `estimator.predict_dist(X)`, for GridSearchCV: greater is better.
-
-    Example:
-      >>> class Model:  # or an MDERRegressor
-      ...     predict_dist = lambda self, X: StudentT(jnp.inf, jnp.zeros((len(X), 1)), jnp.ones((len(X), 1, 1)))
-      >>> print(f"{crps_scorer(Model(), [[0.0]], [0.0]):.4f}")  # -(√2 − 1)/√π
-      -0.2337
-    """
-    return _scored(crps, estimator, X, y)
-
-
-def energy_scorer(estimator: Any, X: Any, y: Any) -> float:
-    """Minus the `energy_score` of `estimator.predict_dist(X)`, for GridSearchCV: greater is better.
-
-    Example:
-      >>> class Model:  # or an MDERRegressor
-      ...     predict_dist = lambda self, X: StudentT(jnp.inf, jnp.zeros((len(X), 1)), jnp.full((len(X), 1, 1), 1e-6))
-      >>> print(f"{energy_scorer(Model(), [[0.0]], [3.0]):.3f}")  # of a point: minus the distance
-      -3.000
-    """
-    return _scored(energy_score, estimator, X, y)
-
-
-def _scored(score: Callable[..., Array], estimator: Any, X: Any, y: Any) -> float:
-    """Minus the score, in double precision: in original units 2020.5 ± 0.001 has no digits left in float32.
-
-    y is (N, n), or (N,) for a single target; columns of a data frame are found by name.
-    """
-    if not callable(getattr(estimator, "predict_dist", None)):
-        raise TypeError(f"the estimator must have predict_dist, as MDERRegressor has; got {type(estimator).__name__}")
-    values = _checks.doubles("y", _checks.in_order(y, getattr(estimator, "target_names_", None)))
-    with jax.enable_x64(True):
-        return -float(score(values[:, None] if values.ndim == 1 else values, estimator.predict_dist(X)))
-
-
 def _key(key: Array | None) -> Array:
     return jax.random.key(0) if key is None else _checks.one_key(key)
 
@@ -389,12 +370,6 @@ def _root_mean_square(error: Array, observed: Array) -> Array:
 @jax.jit
 def _rmse(y: Array, mixture: Mixture) -> Array:
     return _root_mean_square(y - mixture.mean(), ~jnp.isnan(y))
-
-
-@jax.jit
-def _interval_score(y: Array, lower: Array, upper: Array, alpha: Array) -> Array:
-    outside = jnp.maximum(lower - y, 0.0) + jnp.maximum(y - upper, 0.0)
-    return upper - lower + 2 / alpha * outside
 
 
 @jax.jit

@@ -44,7 +44,7 @@ class Report(NamedTuple):
         joint = [
             ("nll", self.nll),
             ("energy score", self.energy_score),
-            ("variogram score", self.variogram_score),
+            *([("variogram score", self.variogram_score)] if len(self.names) > 1 else []),
             ("joint coverage" + at, self.joint_coverage),
         ]
         single = [

@@ -7,7 +7,7 @@ results have N rows. `in_blocks` runs it on a few thousand rows at a time, so th
 import math
 from collections.abc import Callable
 from functools import partial
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, Protocol, runtime_checkable
 
 import jax
 import jax.numpy as jnp
@@ -17,19 +17,29 @@ from jax.typing import ArrayLike
 
 from mder_jax import _gamma, linalg, special
 from mder_jax._blocks import map_traced_blocks
-from mder_jax._checks import matching
-from mder_jax.mixture import Mixture, as_mixture, tail_of_radius
+from mder_jax._checks import check_same, doubles, floats, is_concrete, matching
+from mder_jax.mixture import Mixture, as_mixture, tail_of_radius, weighted_mean
 from mder_jax.niw import NIW
 from mder_jax.student_t import Interval, StudentT
 
 Prediction = StudentT | NIW | Mixture
 
+# Draws per row of the scores that sample: an error of about 5 % of the score in one row, √N times less in the mean.
+DRAWS = 100
 # Rows in one block: small enough that 100 draws of each stay in tens of megabytes.
 _BLOCK = 2048
 # The trapezoidal rule of `_distance_between`: its step, and the number of steps to either side.
 _STEP, _STEPS = 0.5, 18
 # Points of a sparsification curve.
 _FRACTIONS = 100
+
+
+@runtime_checkable
+class Regions(Protocol):
+    """Anything that tells which rows are inside, such as the `Region` of the estimator."""
+
+    def contains(self, y: Any) -> Any:
+        """Whether the targets of each row, (N, n), are inside, (N,)."""
 
 
 class Estimate(NamedTuple):
@@ -105,7 +115,8 @@ def prepared(y: ArrayLike, prediction: Prediction) -> tuple[Array, Mixture]:
 
 def students_of_rows(prediction: Prediction) -> Mixture:
     """The prediction as a mixture of t distributions with batch shape (N,)."""
-    return Mixture(as_mixture(prediction).components())
+    mixture = as_mixture(prediction)
+    return Mixture(mixture.components(), mixture.log_weights)
 
 
 @partial(jax.jit, static_argnums=(0, 4))
@@ -135,7 +146,10 @@ def single_targets(mixture: Mixture) -> Mixture:
     t = mixture.components()
     df = jnp.broadcast_to(t.df[..., None], t.loc.shape).reshape(mixture.size, -1)
     scale = t.marginal_scale().reshape(*df.shape, 1, 1)
-    return Mixture(StudentT(df, t.loc.reshape(*df.shape, 1), scale))
+    weights = mixture.log_weights
+    if weights is not None:
+        weights = jnp.broadcast_to(weights[..., None], t.loc.shape).reshape(df.shape)
+    return Mixture(StudentT(df, t.loc.reshape(*df.shape, 1), scale), weights)
 
 
 def interval(y: Array, mixture: Mixture, key: Array, level: float) -> Interval:
@@ -153,16 +167,20 @@ def crps(y: Array, mixture: Mixture, key: Array) -> Array:
 
     The first term, and the second for X and X' from one member, are closed forms; for two see `_distance_between`.
     """
-    t = single_targets(mixture).components()
+    single = single_targets(mixture)
+    t, log_w = single.components(), single.log_weights
     loc, scale, df = t.loc[..., 0], t.scale_tril[..., 0, 0], t.df
-    to_y = jnp.mean(scale * _mean_distance((y.reshape(1, -1) - loc) / scale, df), axis=0)
+    to_y = weighted_mean(scale * _mean_distance((y.reshape(1, -1) - loc) / scale, df), log_w)
+    share = None if log_w is None else mixture.size * jnp.exp(log_w).astype(df.dtype)  # 1 on average
 
     def add_pair(total: Array, pair: tuple[Array, Array]) -> tuple[Array, None]:
         a, b = ((loc[i], scale[i], df[i], points[:, i], weights[:, i]) for i in pair)
-        return total + _distance_between(a, b), None
+        between = _distance_between(a, b)
+        return total + (between if share is None else share[pair[0]] * share[pair[1]] * between), None
 
     points, weights = _nodes(df)
-    own = jnp.sum(scale * _half_mean_difference(df), axis=0)
+    each = scale * _half_mean_difference(df)
+    own = jnp.sum(each if share is None else share**2 * each, axis=0)
     first, second = np.triu_indices(mixture.size, 1)
     within = lax.scan(add_pair, own, (jnp.asarray(first), jnp.asarray(second)))[0]
     return jnp.where(jnp.min(df, axis=0) > 1, to_y - within / mixture.size**2, jnp.nan).reshape(y.shape)
@@ -289,12 +307,57 @@ def fraction(inside: Array, observed: Array) -> Estimate:
     return Estimate(c, jnp.sqrt(c * (1 - c) / jnp.sum(observed, axis=0).astype(c.dtype)))
 
 
+def observed(y: ArrayLike) -> Array:
+    """Where y is not NaN."""
+    return ~jnp.isnan(floats(y=y)[0])
+
+
+def distances(y: ArrayLike, interval: Interval) -> tuple[Array, Array]:
+    """y − lower and upper − y, all in the shape of y; one of them is negative if y is outside.
+
+    Known values are subtracted in double precision: 2020.5 ± 0.001 has no digits left in float32.
+    """
+    if not isinstance(interval, tuple | list) or len(interval) != 2:
+        raise TypeError(f"interval must be an Interval(lower, upper); got {type(interval).__name__}")
+    named = {"y": y, "lower": interval[0], "upper": interval[1]}
+    arrays = floats(**named)
+    for name, array in zip(named, arrays, strict=True):
+        check_same(name, array, arrays[0].shape, "y")
+    values: Any = [doubles(*pair) for pair in named.items()] if all(map(is_concrete, arrays)) else arrays
+    with np.errstate(all="ignore"):  # infinite ends
+        above, below = (jnp.asarray(part, arrays[0].dtype) for part in (values[0] - values[1], values[2] - values[0]))
+    return above, below
+
+
+def coverage(y: ArrayLike, interval: Interval) -> Coverage:
+    """Coverage and mean width of intervals, each (n,), or without axis if y is (N,)."""
+    return _coverage(*distances(y, interval), observed(y))
+
+
 @jax.jit
-def coverage(y: Array, interval: Interval) -> Coverage:
-    """Coverage and mean width of intervals, each (n,)."""
-    lower, upper = interval
-    observed = ~jnp.isnan(y)
-    return Coverage(*fraction(inside(lower, y, upper), observed), average(upper - lower, observed, axis=0))
+def _coverage(above: Array, below: Array, seen: Array) -> Coverage:
+    within = inside(0.0, jnp.minimum(above, below), jnp.inf)
+    return Coverage(*fraction(within, seen), average(above + below, seen, axis=0))
+
+
+def inside_all(y: ArrayLike, interval: Interval) -> tuple[Array, Array]:
+    """1 where all targets of a row are in their intervals, else 0, and which rows are complete, (N,) both."""
+    above, below = distances(y, interval)
+    nearest, seen = jnp.minimum(above, below), observed(y)
+    rows = (nearest.shape[0], -1) if nearest.ndim == 1 else nearest.shape
+    return inside(0.0, jnp.min(nearest.reshape(rows), axis=-1), jnp.inf), jnp.all(seen.reshape(rows), axis=-1)
+
+
+def inside_region(y: ArrayLike, region: Regions) -> tuple[Array, Array]:
+    """1 where region.contains(y), else 0, and which rows are complete, (N,) both."""
+    if isinstance(y, jax.core.Tracer):
+        raise TypeError("y must not be traced where regions are given: they are numpy's")
+    values = doubles("y", y)
+    values = values[:, None] if values.ndim == 1 else values
+    complete = ~np.isnan(values).any(axis=-1)
+    found = jnp.asarray(region.contains(np.where(complete[..., None], values, 0.0)), jnp.result_type(float))
+    check_same("region.contains(y)", found, values.shape[:1], "the rows of y")
+    return found, jnp.asarray(complete)
 
 
 @partial(jax.jit, static_argnums=2)

@@ -1,6 +1,6 @@
-r"""The predictive of an ensemble: the equally weighted mixture of its members' Student-t distributions.
+r"""The predictive of an ensemble: the mixture of its members' Student-t distributions, equally weighted or not.
 
-.. math:: p(y) = \frac1M \sum_{i=1}^M t_{m_i}(y | \mathrm{loc}_i, S_i)
+.. math:: p(y) = \sum_{i=1}^M w_i\, t_{m_i}(y | \mathrm{loc}_i, S_i), \quad w_i = \frac1M
 
 It is a mixture of distributions; the parameters of the members are never averaged.
 """
@@ -11,6 +11,7 @@ from collections.abc import Callable, Sequence
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 from jax import Array, lax
 from jax.scipy.special import logsumexp
 from jax.typing import ArrayLike
@@ -38,7 +39,7 @@ def _one_program(method: "Callable[[Mixture], Array]") -> "Callable[[Mixture], A
 
 @pytree
 class Mixture:
-    r"""Equally weighted mixture of M Student-t distributions, :math:`p(y) = \frac1M \sum_i t_{m_i}(y)`.
+    r"""Mixture of M Student-t distributions, :math:`p(y) = \sum_i w_i t_{m_i}(y)`, with equal weights unless told.
 
     Its covariance, by the law of total covariance, is the sum of three parts (E[Σ] and var[μ] as in Meinert & Lavin):
 
@@ -53,6 +54,8 @@ class Mixture:
     Args:
       members: a `NIW`, of which the predictive t is taken, or a `StudentT` (df = ∞ for Gaussians), with batch shape
         (M, ...): the first batch axis counts the members, M ≥ 1, and the others are the batch of the mixture.
+      log_weights: ln w_i up to a constant, (M,) or (M, ...), −∞ for a member that does not count; None for equal ones.
+        Means over members are then weighted.
 
     Example:
       >>> apart = NIW(mu=jnp.array([[-3.0], [3.0]]), L=jnp.ones((2, 1, 1)), kappa=4.0, nu=4.0)
@@ -67,8 +70,9 @@ class Mixture:
     """
 
     members: NIW | StudentT
+    log_weights: Array | None
 
-    def __init__(self, members: NIW | StudentT) -> None:
+    def __init__(self, members: NIW | StudentT, log_weights: ArrayLike | None = None) -> None:
         if isinstance(members, NIG):
             raise TypeError("members are a NIW or a StudentT; convert a NIG with to_niw, one target at a time")
         if not isinstance(members, NIW | StudentT):
@@ -78,7 +82,10 @@ class Mixture:
             )
         if not members.batch_shape or members.batch_shape[0] == 0:
             raise ValueError(f"members must have batch shape (M, ...) with M >= 1; got {members.batch_shape}")
-        set_fields(self, members=members)
+        if log_weights is not None:
+            members, (log_weights,) = _checks.floats_with(members, log_weights=log_weights)
+            log_weights = _normalised(log_weights, members.batch_shape)
+        set_fields(self, members=members, log_weights=log_weights)
 
     @property
     def n(self) -> int:
@@ -119,7 +126,7 @@ class Mixture:
         return jax.tree.map(lambda leaf: leaf[number], self.components())
 
     def log_prob(self, y: ArrayLike, missing: bool = False) -> Array:
-        """ln p(y) = ln Σ_i exp(ln t_i(y)) − ln M, (..., n) -> (...); y may have more batch axes in front.
+        """ln p(y) = ln Σ_i w_i t_i(y), (..., n) -> (...); y may have more batch axes in front.
 
         With `missing` a NaN in y is a target that was not observed, and p the density of the others. A member so far
         from y that its distance overflows has density 0.
@@ -130,7 +137,7 @@ class Mixture:
           -1.6121
         """
         (y,) = _checks.floats(y=y)
-        return _log_prob(self.components(), y, bool(missing))
+        return _log_prob(self.components(), self.log_weights, y, bool(missing))
 
     @_one_program
     def mean(self) -> Array:
@@ -141,7 +148,7 @@ class Mixture:
           >>> print(mixture.mean())
           [0.]
         """
-        return jnp.mean(self.components().mean(), axis=0)
+        return weighted_mean(self.components().mean(), self.log_weights, event=1)
 
     @_one_program
     def aleatoric(self) -> Array:
@@ -155,7 +162,7 @@ class Mixture:
           [[16.]]
         """
         own = self.members.covariance() if isinstance(self.members, StudentT) else niw.aleatoric(self.members)
-        return jnp.mean(own, axis=0)
+        return weighted_mean(own, self.log_weights, event=2)
 
     @_one_program
     def epistemic_within(self) -> Array:
@@ -168,19 +175,19 @@ class Mixture:
         """
         if isinstance(self.members, StudentT):
             return jnp.zeros_like(self.members.scale_tril[0])
-        return jnp.mean(niw.epistemic(self.members), axis=0)
+        return weighted_mean(niw.epistemic(self.members), self.log_weights, event=2)
 
     @_one_program
     def epistemic_between(self) -> Array:
-        """Σ_i (μ_i − μ̄)(μ_i − μ̄)ᵀ/M, (..., n, n): the disagreement of the members; 0 for M = 1.
+        """Σ_i w_i (μ_i − μ̄)(μ_i − μ̄)ᵀ, (..., n, n): the disagreement of the members; 0 for M = 1.
 
         Example:
           >>> mixture = Mixture(StudentT(jnp.inf, jnp.array([[-3.0], [3.0]]), jnp.full((2, 1, 1), 4.0)))
           >>> print(mixture.epistemic_between())  # (3² + 3²)/2
           [[9.]]
         """
-        apart = from_centre(self.components().mean())
-        return jnp.mean(apart[..., :, None] * apart[..., None, :], axis=0)
+        apart = from_centre(self.components().mean(), self.log_weights)
+        return weighted_mean(apart[..., :, None] * apart[..., None, :], self.log_weights, event=2)
 
     @_one_program
     def epistemic(self) -> Array:
@@ -253,7 +260,7 @@ class Mixture:
         return _radius_of_tail(mixture, tail)
 
     def sample(self, key: Array, shape: int | Sequence[int] = ()) -> Array:
-        """Draws of y, shape + (..., n): all targets of a draw come from one member, chosen uniformly.
+        """Draws of y, shape + (..., n): all targets of a draw come from one member, chosen with probability w_i.
 
         Example:
           >>> mixture = Mixture(StudentT(jnp.inf, jnp.array([[-3.0], [3.0]]), jnp.full((2, 1, 1), 4.0)))
@@ -271,7 +278,7 @@ class Mixture:
           [0.25] [0.5]
         """
         (y,) = _checks.floats(y=y)
-        return _cdf(self.components(), y)
+        return _cdf(self.components(), self.log_weights, y)
 
     def ppf(self, p: ArrayLike) -> Array:
         """The p-quantile of each target alone, (..., n), inverse of `cdf`; ±∞ at 0 and 1, NaN outside.
@@ -286,7 +293,7 @@ class Mixture:
         """
         t, (p,) = _checks.floats_with(self.components(), p=p)
         p = _checks.filled("p", p, t.loc.shape[1:], "one member's loc")
-        return _ppf(t, p)
+        return _ppf(t, self.log_weights, p)
 
     def quantiles(self, levels: ArrayLike) -> Array:
         """The `ppf` at several levels, (K,) -> (K, ..., n).
@@ -312,14 +319,34 @@ class Mixture:
           [-90.] [90.]
         """
         t, (tail,) = _checks.floats_with(self.components(), tail=1 - _checks.probability("coverage", coverage))
-        return _interval(t, tail)
+        return _interval(t, self.log_weights, tail)
+
+    def conditional(self, targets: Sequence[int], values: ArrayLike) -> "Mixture":
+        r"""The mixture of the other targets (in their order) given y[targets] = values, (..., len(targets)).
+
+        Its members are the `StudentT.conditional` of the members, with weights in proportion to
+        :math:`w_i t_i(y_b)`, the densities of what is given: a member that did not expect it counts less.
+
+        Example:
+          >>> loc = jnp.array([[-3.0, 0.0], [3.0, 1.0]])
+          >>> mixture = Mixture(StudentT(jnp.inf, loc, jnp.broadcast_to(jnp.eye(2), (2, 2, 2))))
+          >>> print(mixture.conditional([0], jnp.array([3.0])).mean().round(3))  # the second member is right
+          [1.]
+        """
+        t, given = self.components(), _checks.check_index(targets, self.n)
+        shape = (*self.batch_shape, len(given))
+        t, values = _checks.matching(t, shape, "the batch and the given targets", values=values)
+        repeated = jnp.broadcast_to(values[None], (self.size, *shape))
+        expected = t.marginal(given).log_prob(repeated)
+        weights = expected if self.log_weights is None else expected + self.log_weights.astype(expected.dtype)
+        return Mixture(t.conditional(given, repeated), weights)
 
 
 _predictive = jax.jit(niw.predictive)
 
 
-@functools.partial(jax.jit, static_argnums=2)
-def _log_prob(t: StudentT, y: Array, missing: bool) -> Array:
+@functools.partial(jax.jit, static_argnums=3)
+def _log_prob(t: StudentT, log_weights: Array | None, y: Array, missing: bool) -> Array:
     """`Mixture.log_prob` of the members' t."""
 
     def of_member(t: StudentT) -> Array:
@@ -329,7 +356,10 @@ def _log_prob(t: StudentT, y: Array, missing: bool) -> Array:
         valid, given = (jnp.broadcast_to(part, value.shape) for part in (valid, given))
         return jnp.where(jnp.isnan(value) & valid & given, -jnp.inf, value)  # the distance overflowed
 
-    return logsumexp(jax.vmap(of_member)(t), axis=0) - math.log(t.batch_shape[0])
+    values = jax.vmap(of_member)(t)
+    if log_weights is None:
+        return logsumexp(values, axis=0) - math.log(t.batch_shape[0])
+    return logsumexp(values + aligned_weights(log_weights, values.ndim), axis=0)
 
 
 @jax.jit
@@ -342,30 +372,61 @@ def _sample(mixture: Mixture, key: Array, shape: tuple[int, ...]) -> Array:
     """`Mixture.sample`."""
     batch = (*shape, *mixture.batch_shape)
     member_key, draw_key = jax.random.split(key)
-    member = jax.random.randint(member_key, batch, 0, mixture.size)
+    if mixture.log_weights is None:
+        member = jax.random.randint(member_key, batch, 0, mixture.size)
+    else:
+        member = jax.random.categorical(member_key, mixture.log_weights, axis=0, shape=batch).astype(jnp.int32)
     row = [lax.broadcasted_iota(member.dtype, batch, axis) for axis in range(len(shape), len(batch))]
     drawn = jax.tree.map(lambda leaf: leaf[(member, *row)], mixture.components())
     return drawn.sample(draw_key)
 
 
 @jax.jit
-def _cdf(t: StudentT, y: Array) -> Array:
-    return jnp.mean(jax.vmap(lambda t: t.cdf(y))(t), axis=0)
+def _cdf(t: StudentT, log_weights: Array | None, y: Array) -> Array:
+    return weighted_mean(jax.vmap(lambda t: t.cdf(y))(t), log_weights, event=1)
 
 
 @jax.jit
-def _ppf(t: StudentT, p: Array) -> Array:
+def _ppf(t: StudentT, log_weights: Array | None, p: Array) -> Array:
     below = p < 0.5
-    return _quantile(t, jnp.where(below, p, 1 - p), jnp.where(below, -1.0, 1.0).astype(p.dtype))
+    sign = jnp.where(below, -1.0, 1.0).astype(p.dtype)
+    return _quantile(t, log_weights, jnp.where(below, p, 1 - p), sign)
 
 
 @jax.jit
-def _interval(t: StudentT, tail: Array) -> Interval:
+def _interval(t: StudentT, log_weights: Array | None, tail: Array) -> Interval:
     """The ends of each target's interval; one search finds both."""
-    both = jax.tree.map(lambda leaf: jnp.stack([leaf, leaf], axis=1), t)
+    both, weights = jax.tree.map(lambda leaf: jnp.stack([leaf, leaf], axis=1), (t, log_weights))
     sign = jnp.array([-1, 1], tail.dtype).reshape(2, *[1] * (t.loc.ndim - 1))
-    lower, upper = _quantile(both, tail / 2, jnp.broadcast_to(sign, both.loc.shape[1:]))
+    lower, upper = _quantile(both, weights, tail / 2, jnp.broadcast_to(sign, both.loc.shape[1:]))
     return Interval(lower, upper)
+
+
+def _normalised(log_weights: Array, shape: tuple[int, ...]) -> Array:
+    """ln w_i with Σ w_i = 1, (M,) or (M, ...) -> (M, ...)."""
+    if log_weights.ndim == 1:
+        log_weights = log_weights.reshape(-1, *[1] * (len(shape) - 1))
+        _checks.check_same("log_weights", log_weights, (shape[0], *log_weights.shape[1:]), "one for each member")
+    else:
+        _checks.check_same("log_weights", log_weights, shape, "the batch of the members")
+    largest = jnp.max(log_weights, axis=0)
+    if _checks.is_concrete(largest) and not np.isfinite(largest).all():
+        raise ValueError(f"log_weights must be finite, or -inf for some members; the largest is {largest}")
+    return jnp.broadcast_to(log_weights - logsumexp(log_weights, axis=0, keepdims=True), shape)
+
+
+def aligned_weights(log_weights: Array, rank: int, event: int = 0) -> Array:
+    """ln w, (M, ...), with axes of size 1 after the first and, for the event, at the end, to a rank."""
+    members, *batch = log_weights.shape
+    return log_weights.reshape(members, *[1] * (rank - 1 - len(batch) - event), *batch, *[1] * event)
+
+
+def weighted_mean(values: Array, log_weights: Array | None, event: int = 0) -> Array:
+    """Σ_i w_i values_i, (M, ...) -> (...), of which the last axes are the event; a member of weight 0 has no effect."""
+    if log_weights is None:
+        return jnp.mean(values, axis=0)
+    weights = jnp.exp(aligned_weights(log_weights, values.ndim, event)).astype(values.dtype)
+    return jnp.sum(jnp.where(weights > 0, weights * values, 0.0), axis=0)
 
 
 def as_mixture(prediction: StudentT | NIW | Mixture) -> Mixture:
@@ -386,10 +447,12 @@ def _as_members(prediction: StudentT | NIW) -> StudentT | NIW:
     return jax.tree.map(lambda leaf: leaf[None], prediction)
 
 
-def from_centre(means: Array) -> Array:
-    """μ_i − μ̄, (M, ...)."""
+def from_centre(means: Array, log_weights: Array | None = None) -> Array:
+    """μ_i − μ̄, (M, ..., n)."""
     apart = means - means[:1]  # first from one of them: exactly 0 if all are equal, and no digit lost if nearly
-    return apart - jnp.mean(apart, axis=0, keepdims=True)
+    if log_weights is None:
+        return apart - jnp.mean(apart, axis=0, keepdims=True)
+    return apart - weighted_mean(apart, log_weights, event=1)[None]
 
 
 def radius_of_tail(mixture: Mixture, tail: Array) -> Array:
@@ -412,28 +475,31 @@ def tail_of_radius(mixture: Mixture, radius: Array) -> Array:
     return _ellipsoid.leaving(radius, *_whitened(mixture))
 
 
-def _whitened(mixture: Mixture) -> tuple[Array, Array, Array]:
-    """B Bᵀ, a and df of the members a + B T, in units of the mixture's covariance around its mean."""
+def _whitened(mixture: Mixture) -> tuple[Array, Array, Array, Array | None]:
+    """B Bᵀ, a, df and ln w of the members a + B T, in units of the mixture's covariance around its mean."""
     t, C = mixture.components(), linalg.cholesky(mixture.total())
     C = jnp.broadcast_to(C, t.scale_tril.shape)
-    B, a = linalg.whiten_columns(C, t.scale_tril), linalg.whiten(C, from_centre(t.loc))
-    return linalg.gram(B), a, t.df
+    B, a = linalg.whiten_columns(C, t.scale_tril), linalg.whiten(C, from_centre(t.loc, mixture.log_weights))
+    return linalg.gram(B), a, t.df, mixture.log_weights
 
 
 def points_of_tail(mixture: Mixture, tail: Array, sign: Array) -> Array:
     """The points with probability `tail` ≤ ½ above (sign 1) or below (−1) them, (K,) twice -> (K, ..., n)."""
     t = mixture.components()
-    return jax.vmap(lambda tail, sign: _quantile(t, tail, sign))(tail, sign)
+    return jax.vmap(lambda tail, sign: _quantile(t, mixture.log_weights, tail, sign))(tail, sign)
 
 
-def _quantile(t: StudentT, tail: Array, sign: Array) -> Array:
+def _quantile(t: StudentT, log_weights: Array | None, tail: Array, sign: Array) -> Array:
     """The point of each target with probability `tail` above it (sign 1) or below (sign −1), tail ≤ ½, (..., n)."""
     shape = t.loc.shape
     tail, sign = (jnp.broadcast_to(array, shape[1:]).reshape(-1) for array in (tail, sign))
     df = jnp.broadcast_to(t.df[..., None], shape)
     # Flat, since a long last axis is faster than one of n; jitted, since a loop called without jit is compiled anew.
     loc, scale, df = (array.reshape(shape[0], -1) for array in (t.loc, t.marginal_scale(), df))
-    return (sign * jax.jit(_point_of_tail)(tail, sign[None] * loc, scale, df)).reshape(shape[1:])
+    weights = None
+    if log_weights is not None:
+        weights = jnp.broadcast_to(jnp.exp(log_weights).astype(loc.dtype)[..., None], shape).reshape(loc.shape)
+    return (sign * jax.jit(_point_of_tail)(tail, sign[None] * loc, scale, df, weights)).reshape(shape[1:])
 
 
 def _distances(x: Array, loc: Array, scale: Array) -> tuple[Array, Array]:
@@ -443,18 +509,25 @@ def _distances(x: Array, loc: Array, scale: Array) -> tuple[Array, Array]:
     return below, jnp.where(below, -standard, standard)
 
 
-def _excess(x: Array, tail: Array, loc: Array, scale: Array, df: Array) -> Array:
-    """Σ_i (P(Y_i > x) − tail), (...): integers are added first, so that small tails are not lost at tail = k/M."""
+def _excess(x: Array, tail: Array, loc: Array, scale: Array, df: Array, weights: Array | None) -> Array:
+    """Σ_i (P(Y_i > x) − tail), (...): integers are added first, so that small tails are not lost at tail = k/M.
+
+    With weights, which sum to 1, Σ_i w_i P(Y_i > x) − tail.
+    """
     below, distance = _distances(x, loc, scale)
     half_tail = 0.5 * special.joint_tail(distance, df, 1)
+    if weights is not None:
+        whole = jnp.sum(jnp.where(below, weights, 0.0), axis=0) - tail
+        return whole + jnp.sum(weights * jnp.where(below, -half_tail, half_tail), axis=0)
     whole = jnp.sum(below, axis=0).astype(tail.dtype) - loc.shape[0] * tail
     return whole + jnp.sum(jnp.where(below, -half_tail, half_tail), axis=0)
 
 
-def _density(x: Array, loc: Array, scale: Array, df: Array) -> Array:
-    """Σ_i of the members' densities at x, (...)."""
+def _density(x: Array, loc: Array, scale: Array, df: Array, weights: Array | None) -> Array:
+    """Σ_i of the members' densities at x, weighted if there are weights, (...)."""
     _, distance = _distances(x, loc, scale)
-    return jnp.sum(0.5 * jnp.exp(special.log_radial_density(distance, df, 1)) / scale, axis=0)
+    own = 0.5 * jnp.exp(special.log_radial_density(distance, df, 1)) / scale
+    return jnp.sum(own if weights is None else weights * own, axis=0)
 
 
 def _middle(low: Array, high: Array, unit: Array) -> Array:
@@ -465,13 +538,13 @@ def _middle(low: Array, high: Array, unit: Array) -> Array:
 
 
 @jax.custom_jvp
-def _point_of_tail(tail: Array, loc: Array, scale: Array, df: Array) -> Array:
-    """The x with mean_i P(loc_i + scale_i T_i > x) = tail ≤ ½, (...); loc, scale and df are (M, ...).
+def _point_of_tail(tail: Array, loc: Array, scale: Array, df: Array, weights: Array | None) -> Array:
+    """The x with Σ_i w_i P(loc_i + scale_i T_i > x) = tail ≤ ½, (...); loc, scale, df and weights are (M, ...).
 
     It lies between the least and the largest of the members' own. Newton in ln P; where a step is not half of the one
     before, the bracket is halved instead.
     """
-    size, info = loc.shape[0], jnp.finfo(loc.dtype)
+    size, info = loc.shape[0] if weights is None else 1, jnp.finfo(loc.dtype)
     unit, resolved = jnp.max(scale, axis=0), jnp.min(scale, axis=0)
     own = loc + scale * special.radius_of_tail(jnp.broadcast_to(2 * tail[None], loc.shape), df, 1)
     least = jnp.min(own, axis=0)
@@ -483,10 +556,10 @@ def _point_of_tail(tail: Array, loc: Array, scale: Array, df: Array) -> Array:
 
     def step(state: tuple[Array, Array, Array, Array, Array]) -> tuple[Array, Array, Array, Array, Array]:
         low, high, x, change, count = state
-        excess = _excess(x, tail, loc, scale, df)
+        excess = _excess(x, tail, loc, scale, df, weights)
         low, high = jnp.where(excess > 0, x, low), jnp.where(excess > 0, high, x)
         target = size * tail
-        newton = x + jnp.log1p(excess / target) * (target + excess) / _density(x, loc, scale, df)
+        newton = x + jnp.log1p(excess / target) * (target + excess) / _density(x, loc, scale, df, weights)
         trusted = (newton >= low) & (newton <= high) & (jnp.abs(newton - x) <= 0.5 * change)
         following = jnp.where(trusted, newton, _middle(low, high, unit))
         done = settled(x, change)

@@ -91,23 +91,32 @@ def _leaving(radius: Array, S: Array, a: Array, df: Array) -> tuple[Array, Array
     return jnp.where(start < 0, 1 + integral, integral), density
 
 
-def _averaged(radius: Array, S: Array, a: Array, df: Array) -> tuple[Array, Array]:
-    probability, density = _leaving(jnp.broadcast_to(radius, df.shape), S, a, df)
-    return jnp.mean(probability, axis=0), jnp.mean(density, axis=0)
+def _averaged(radius: Array, S: Array, a: Array, df: Array, log_weights: Array | None) -> tuple[Array, Array]:
+    found = _leaving(jnp.broadcast_to(radius, df.shape), S, a, df)
+    if log_weights is None:
+        return jnp.mean(found[0], axis=0), jnp.mean(found[1], axis=0)
+    weights = jnp.exp(log_weights).astype(df.dtype)
+    probability, density = (jnp.sum(jnp.where(weights > 0, weights * part, 0.0), axis=0) for part in found)
+    return probability, density
 
 
-def leaving(radius: Array, S: Array, a: Array, df: Array) -> Array:
-    """P(‖x‖ > radius) of the mixture of x = a + B T, S = B Bᵀ; (...), (M, ..., n, n), (M, ..., n), (M, ...) -> (...)"""
+def leaving(radius: Array, S: Array, a: Array, df: Array, log_weights: Array | None = None) -> Array:
+    """P(‖x‖ > radius) of the mixture of x = a + B T, S = B Bᵀ; (...), (M, ..., n, n), (M, ..., n), (M, ...) -> (...)
+
+    `log_weights` of the members are (M, ...), or None if all weigh the same.
+    """
     # Beyond these bounds the result is 1 or 0 to rounding, and squares leave the range of float32.
     squared = jnp.trace(S, axis1=-2, axis2=-1)
     low, high = jnp.sqrt(jnp.min(squared, axis=0)), jnp.sqrt(jnp.max(squared + jnp.sum(a**2, axis=-1), axis=0))
     bounded = jnp.clip(radius, 1e-12 * low, 1e12 * high)
-    return jnp.clip(_averaged(bounded[None], *_members(S, a), df)[0], 0.0, 1.0)  # rounding may leave [0, 1]
+    return jnp.clip(
+        _averaged(bounded[None], *_members(S, a), df, log_weights)[0], 0.0, 1.0
+    )  # rounding may leave [0, 1]
 
 
 @jax.custom_jvp
 @jax.jit  # a loop called without jit is compiled anew each time
-def radius_of(tail: Array, S: Array, a: Array, df: Array) -> Array:
+def radius_of(tail: Array, S: Array, a: Array, df: Array, log_weights: Array | None) -> Array:
     """The radius that the mixture leaves with probability `tail`, (...): Newton in ln r in a shrinking bracket."""
     S, a = _members(S, a)
     info = jnp.finfo(tail.dtype)
@@ -115,7 +124,7 @@ def radius_of(tail: Array, S: Array, a: Array, df: Array) -> Array:
     def step(state: tuple[Array, ...]) -> tuple[Array, ...]:
         low, high, x, change, _, count = state
         radius = jnp.exp(x)
-        value, density = _averaged(radius[None], S, a, df)
+        value, density = _averaged(radius[None], S, a, df, log_weights)
         gap = jnp.log(jnp.maximum(value, info.tiny)) - jnp.log(tail)
         low, high = jnp.where(gap > 0, x, low), jnp.where(gap > 0, high, x)
         newton = x + gap * value / (2 * radius**2 * density)
@@ -143,5 +152,5 @@ def _radius_of_jvp(primals: tuple[Array, ...], tangents: tuple[Array, ...]) -> t
     """leaving(r, θ) = tail: dr = (∂leaving dθ − d tail) / (2 r density)."""
     radius = radius_of(*primals)
     _, along = jax.jvp(lambda *members: leaving(radius, *members), primals[1:], tangents[1:])
-    _, density = _averaged(radius[None], *_members(*primals[1:3]), primals[3])
+    _, density = _averaged(radius[None], *_members(*primals[1:3]), *primals[3:])
     return radius, (along - tangents[0]) / (2 * radius * density)

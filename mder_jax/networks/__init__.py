@@ -1,6 +1,7 @@
 """Networks as pairs of pure functions, and adapters for Flax modules; the trainer knows nothing else."""
 
 import inspect
+import operator
 from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
@@ -51,6 +52,7 @@ def mlp(
     dropout: float = 0.0,
     kernel_init: Initializer | None = None,
     bias_init: Initializer | None = None,
+    embedded: Sequence[tuple[int, int]] = (),
 ) -> Network:
     """A multilayer perceptron of Flax, from rows (B, d) to raw outputs (B, outputs) or, with a link, what it makes.
 
@@ -62,6 +64,8 @@ def mlp(
       dropout: fraction of hidden units left out at random in each training step.
       kernel_init: initialiser of the weights, as in `jax.nn.initializers`; default uniform in ±1/√fan_in.
       bias_init: initialiser of the biases; default uniform in ±1/√fan_in.
+      embedded: (column, levels) of the columns of x that hold categories as integers 0, ..., levels − 1; each is
+        replaced by a learned vector.
 
     Example:
       >>> from mder_jax.links import niw_link, num_outputs
@@ -79,7 +83,7 @@ def mlp(
         raise ValueError(f"activation must be one of {', '.join(ACTIVATIONS)}; got {activation!r:.60}")
     dropout = plain_probability("dropout", dropout, "[)")
     _check_functions(link=link, kernel_init=kernel_init, bias_init=bias_init)
-    module = MLP(tuple(sizes), ACTIVATIONS[activation], dropout, kernel_init, bias_init)
+    module = MLP(tuple(sizes), ACTIVATIONS[activation], dropout, kernel_init, bias_init, _checked_pairs(embedded))
 
     def apply(params: Any, x: Array) -> Any:
         return _linked(link, module.apply({"params": params}, x))
@@ -186,6 +190,20 @@ def from_nnx(make_module: Callable[[Any], Any], link: Callable[[Any], Any] | Non
         return _linked(link, module(x))
 
     return Network(init, apply, train)
+
+
+def _checked_pairs(embedded: Any) -> tuple[tuple[int, int], ...]:
+    try:
+        pairs = tuple((operator.index(column), operator.index(levels)) for column, levels in embedded)
+    except (TypeError, ValueError):
+        pairs = ((-1, 0),)
+    if not all(column >= 0 and levels >= 1 for column, levels in pairs):
+        raise ValueError(f"embedded must be pairs (column, levels) of integers, levels above 0; got {embedded!r:.60}")
+    columns = [column for column, _ in pairs]
+    twice = next((column for column in columns if columns.count(column) > 1), None)
+    if twice is not None:
+        raise ValueError(f"embedded must name each column once, and has column {twice} twice; got {embedded!r:.60}")
+    return pairs
 
 
 def _check_functions(**functions: Any) -> None:

@@ -4,10 +4,12 @@ A prediction is as in `metrics`: a `StudentT` or a `NIW` with batch shape (N,), 
 shape (M, N). y is (N, n), where NaN means that a target was not observed. Names of targets may have their units.
 
 A new figure does not belong to pyplot: save it with ``ax.figure.savefig(path)``. Legends are above the axes, where they
-cover no data, so give a title to the figure: ``ax.figure.suptitle(title)``.
+cover no data, and titles are above the legends. In a narrow panel a legend takes much of the height: leave it out with
+``legend=False`` and give the figure one for all panels, ``figure.legend(*ax.get_legend_handles_labels(), loc="outside
+upper center", ncols=4)``.
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -35,6 +37,7 @@ def ellipses(
     coverage: float = 0.9,
     y: ArrayLike | None = None,
     names: Sequence[str] | None = None,
+    legend: bool = True,
     ax: "Axes | None" = None,
 ) -> "Axes":
     """(y − mean)ᵀ Cov⁻¹ (y − mean) = r² for two targets of some rows, r such that y is inside with that probability.
@@ -48,6 +51,7 @@ def ellipses(
       coverage: of the ellipse, between 0 and 1.
       y: observations to draw as points, (N, n).
       names: of the n targets, with their units.
+      legend: whether to have one.
 
     Example:
       >>> t = StudentT(5.0, np.zeros((3, 2)), np.broadcast_to(np.eye(2), (3, 2, 2)))
@@ -79,7 +83,7 @@ def ellipses(
         ax.plot(*np.stack([centre, seen]).transpose(2, 0, 1), color=BLACK, linewidth=0.6)  # from mean to point
         ax.plot(*seen.T, "o", color=BLACK, markersize=3.5, label="observed")
     ax.set(xlabel=labels[pair[0]], ylabel=labels[pair[1]])
-    return _drawing.with_legend(ax)
+    return _drawing.finished(ax, legend)
 
 
 def bands(
@@ -89,6 +93,7 @@ def bands(
     coverage: Sequence[float] = (0.5, 0.9),
     y: ArrayLike | None = None,
     name: str | None = None,
+    legend: bool = True,
     ax: "Axes | None" = None,
 ) -> "Axes":
     """Mean and central intervals of a target against one input, and mean ± √epistemic_jj if there is such a part.
@@ -100,6 +105,7 @@ def bands(
       coverage: probabilities of the intervals.
       y: observations to draw as points, (N, n).
       name: of the target, with its unit.
+      legend: whether to have one.
 
     Example:
       >>> t = StudentT(5.0, np.zeros((3, 1)), np.ones((3, 1, 1)))
@@ -125,15 +131,16 @@ def bands(
         seen = np.asarray(prepared(y, prediction)[0])[order, j]
         ax.plot(x, seen, ".", color=BLACK, markersize=3, label="observed")
     ax.set(xlabel="x", ylabel=_drawing.label(name, j))
-    return _drawing.with_legend(ax)
+    return _drawing.finished(ax, legend)
 
 
-def nu_gate(x: ArrayLike, niw: NIW, ax: "Axes | None" = None) -> "Axes":
+def nu_gate(x: ArrayLike, niw: NIW, legend: bool = True, ax: "Axes | None" = None) -> "Axes":
     """ν, the virtual observations of the covariance, against one input: the members thin, their median thick.
 
     Args:
       x: the input, (N,), in any order.
       niw: of one network, batch shape (N,), or of M members, (M, N).
+      legend: whether to have one.
 
     Example:
       >>> from mder_jax import couple
@@ -153,37 +160,49 @@ def nu_gate(x: ArrayLike, niw: NIW, ax: "Axes | None" = None) -> "Axes":
         ax.plot([], color=BLUE, linewidth=1, label=f"{len(nu)} members")  # a visible one, for the legend
     ax.plot(x, np.median(nu, axis=0)[order], color=ORANGE, linewidth=2.5, label="median" if len(nu) > 1 else "ν")
     ax.set(xlabel="x", ylabel="ν (virtual observations)")
-    return _drawing.with_legend(ax)
+    return _drawing.finished(ax, legend)
 
 
 def calibration(
-    y: ArrayLike, prediction: Prediction, names: Sequence[str] | None = None, ax: "Axes | None" = None
+    y: ArrayLike,
+    prediction: Prediction | Callable[[float], Any],
+    names: Sequence[str] | None = None,
+    legend: bool = True,
+    ax: "Axes | None" = None,
 ) -> "Axes":
-    """Fraction of y inside central intervals, and of rows inside joint regions (n ≥ 2), against the nominal coverage.
+    """Fraction of y inside intervals, and of rows inside joint regions (n ≥ 2), against the nominal coverage.
 
     The band holds the line of a right prediction with probability 0.95 at each level, by the binomial distribution of
     the rows; it is for the target with the fewest observations.
+
+    Args:
+      y: (N, n).
+      prediction: its central intervals and ellipsoids are counted; or a function that gives intervals (or regions) of
+        the coverage it is told, such as ``model.predict_all(X).interval``, which is conformal after `calibrate`.
+      names: of the n targets.
+      legend: whether to have one.
 
     Example:
       >>> t = StudentT(5.0, np.zeros((3, 1)), np.ones((3, 1, 1)))
       >>> print(calibration(np.ones((3, 1)), t).get_ylabel())
       observed coverage
+      >>> print(calibration(np.ones((3, 1)), t.interval).get_xlabel())
+      nominal coverage
     """
-    y, mixture = prepared(y, prediction)
-    labels = _drawing.labels(names, mixture.n)
-    level, observed = (np.asarray(part) for part in metrics.calibration_curve(y, mixture))
+    if callable(prediction):
+        level, targets, joint = _drawing.given_coverage(y, prediction, names)
+    else:
+        level, targets, joint = _drawing.predicted_coverage(y, prediction, names)
     low, high = _drawing.chance(_drawing.fewest(y), level)
     ax = _drawing.axes(ax)
     ax.fill_between(level, low, high, color=PALE, linewidth=0, label=_drawing.BAND)
     ax.plot([0, 1], [0, 1], color=GREY, linewidth=0.8)
-    for j, label in enumerate(labels):
-        ax.plot(level, observed[:, j], **_drawing.line(j), label=label)
-    joint = _drawing.finite(metrics.joint_pit(y, mixture)) if mixture.n > 1 else np.empty(0)
-    if joint.size:
-        inside = np.searchsorted(np.sort(joint), level, side="right") / joint.size
-        ax.plot(level, inside, color=BLACK, linewidth=2, label="joint region")
+    for j, (label, fraction) in enumerate(targets):
+        ax.plot(level, fraction, **_drawing.line(j), label=label)
+    if joint is not None:
+        ax.plot(level, joint, color=BLACK, linewidth=2, label="joint region")
     ax.set(xlabel="nominal coverage", ylabel="observed coverage", xlim=(0, 1), ylim=(0, 1), aspect="equal")
-    return _drawing.with_legend(ax)
+    return _drawing.finished(ax, legend)
 
 
 def pit(
@@ -191,6 +210,7 @@ def pit(
     prediction: Prediction,
     joint: bool = False,
     names: Sequence[str] | None = None,
+    legend: bool = True,
     ax: "Axes | None" = None,
 ) -> "Axes":
     """Histogram of P(Y_j ≤ y_j) for each target, or of all at once: flat at 1 if the prediction is right.
@@ -218,11 +238,16 @@ def pit(
         ax.stairs(height, edges, fill=False, baseline=None, linewidth=1.6, **_drawing.line(j), label=label)
     ax.set(xlabel="joint PIT" if joint else "PIT", ylabel="density", xlim=(0, 1))
     ax.set_ylim(0, max(1.05 * high, 1.05 * ax.dataLim.y1))
-    return _drawing.with_legend(ax)
+    return _drawing.finished(ax, legend)
 
 
 def predicted_observed(
-    y: ArrayLike, prediction: Prediction, target: int = 0, name: str | None = None, ax: "Axes | None" = None
+    y: ArrayLike,
+    prediction: Prediction,
+    target: int = 0,
+    name: str | None = None,
+    legend: bool = True,
+    ax: "Axes | None" = None,
 ) -> "Axes":
     """Observed y_j against the predicted mean with ± √Cov_jj; for more than 500 rows the density of points instead.
 
@@ -248,11 +273,15 @@ def predicted_observed(
         ax.errorbar(mean, seen, xerr=std, fmt="o", label="mean ± std", color=BLUE, markersize=3, **bars)
     ax.plot(limits, limits, color=ORANGE, linewidth=1, zorder=3, label="observed = predicted")
     ax.set(xlabel=f"predicted {label}", ylabel=f"observed {label}", xlim=limits, ylim=limits, aspect="equal")
-    return _drawing.with_legend(ax)
+    return _drawing.finished(ax, legend)
 
 
 def sparsification(
-    y: ArrayLike, prediction: Prediction, names: Sequence[str] | None = None, ax: "Axes | None" = None
+    y: ArrayLike,
+    prediction: Prediction,
+    names: Sequence[str] | None = None,
+    legend: bool = True,
+    ax: "Axes | None" = None,
 ) -> "Axes":
     """RMSE of the rows left / RMSE of all, as the most uncertain rows are removed first, or (thin) the worst.
 
@@ -272,4 +301,4 @@ def sparsification(
     ax.plot([], [], color=GREY, linewidth=0.8, label="oracle")
     ax.set(xlabel="fraction of rows removed", ylabel="RMSE / RMSE of all rows", xlim=(0, 1))
     ax.set_ylim(bottom=0)
-    return _drawing.with_legend(ax)
+    return _drawing.finished(ax, legend)

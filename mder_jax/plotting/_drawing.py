@@ -1,14 +1,16 @@
 """What the figures of `plotting` share: axes, colours, legends, and the numbers they are drawn from."""
 
-from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import jax
 import numpy as np
 from jax import Array
 from jax.typing import ArrayLike
 
-from mder_jax._checks import check_same, floats, target_names
+from mder_jax import metrics
+from mder_jax._checks import check_same, flag, floats, target_names
+from mder_jax.metrics.scores import Prediction, Regions, prepared
 from mder_jax.mixture import Mixture, radius_of_tail
 
 if TYPE_CHECKING:
@@ -21,6 +23,8 @@ BLACK, GREY, PALE = "#000000", "#666666", "#D9D9D9"
 DASHES = ("-", "--", "-.", ":")
 # Ellipses drawn by default, rows above which points become a density, and probability of a band of chance.
 ELLIPSES, POINTS, CHANCE = 6, 500, 0.95
+# Levels at which given intervals are counted.
+LEVELS = np.linspace(0.05, 0.95, 19)
 BAND = f"{100 * CHANCE:g}% band if right"
 
 
@@ -38,14 +42,35 @@ def axes(ax: "Axes | None") -> "Axes":
     return ax
 
 
-def with_legend(ax: "Axes") -> "Axes":
-    """The axes with a legend above them, in columns as wide as the longest label allows."""
-    handles, labels = ax.get_legend_handles_labels()
-    columns = int(np.clip(60 // (8 + max(map(len, labels))), 1, len(labels)))
+def finished(ax: "Axes", legend: bool) -> "Axes":
+    """The axes with few ticks and, if wanted, a legend above them, in as many columns as they are wide for."""
     ax.locator_params(axis="x", nbins=5)  # long numbers would touch each other
-    above: dict[str, Any] = {"loc": "lower left", "bbox_to_anchor": (0, 1.01), "borderaxespad": 0}
-    ax.legend(handles, labels, ncols=columns, frameon=False, fontsize="small", **above)
+    if flag("legend", legend):
+        handles, labels = ax.get_legend_handles_labels()
+        columns = _width_in_letters(ax) // (8 + max(map(len, labels)))  # 8 for the sample and the gap
+        above: dict[str, Any] = {"loc": "lower left", "bbox_to_anchor": (0, 1.01), "borderaxespad": 0}
+        columns = int(np.clip(columns, 1, len(labels)))
+        _keep_title_above(ax, ax.legend(handles, labels, ncols=columns, frameon=False, fontsize="small", **above))
     return ax
+
+
+def _width_in_letters(ax: "Axes") -> int:
+    """How many letters of a legend fit into the width of the axes: one is about 0.6 of the size of the font."""
+    from matplotlib.font_manager import FontProperties
+
+    points = 72 * ax.get_window_extent().width / ax.figure.dpi
+    return int(points / (0.6 * FontProperties(size="small").get_size_in_points()))
+
+
+def _keep_title_above(ax: "Axes", legend: Any) -> None:
+    """Have a title put above the legend: matplotlib puts it above all inset axes, so one covers the legend, unseen."""
+
+    def place(_: Any, renderer: Any) -> Any:
+        return legend.get_window_extent(renderer).transformed(ax.figure.transSubfigure.inverted())
+
+    cover = ax.inset_axes((0, 1, 1, 0))
+    cover.set_axes_locator(place)
+    cover.set_visible(False)
 
 
 def line(j: int) -> dict[str, Any]:
@@ -83,8 +108,10 @@ interval, _radius_of_tail = jax.jit(Mixture.interval), jax.jit(radius_of_tail)
 
 def radius_of_pair(mixture: Mixture, rows: np.ndarray, pair: list[int], coverage: float) -> np.ndarray:
     """Standard deviations from the mean within which both targets of each row lie with that probability."""
-    members = jax.tree.map(lambda leaf: leaf[:, rows], mixture.components()).marginal(pair)
-    return np.asarray(_radius_of_tail(Mixture(members), np.asarray(1 - coverage, members.loc.dtype)))
+    parts = (mixture.components(), mixture.log_weights)
+    members, weights = jax.tree.map(lambda leaf: leaf[:, rows], parts)
+    marginal = Mixture(members.marginal(pair), weights)
+    return np.asarray(_radius_of_tail(marginal, np.asarray(1 - coverage, members.loc.dtype)))
 
 
 @np.errstate(invalid="ignore", divide="ignore")  # a covariance that is none has no ellipse
@@ -116,6 +143,33 @@ def ordered(x: ArrayLike, count: int) -> tuple[np.ndarray, np.ndarray]:
         raise ValueError(f"x must be finite; got {values[row]} in row {row}")
     order = np.argsort(values, kind="stable")
     return order, values[order]
+
+
+class CoverageCurves(NamedTuple):
+    """The nominal level (K,), the observed fraction (K,) of each target, with its label, and of joint regions."""
+
+    level: np.ndarray
+    targets: list[tuple[str, np.ndarray]]
+    joint: np.ndarray | None
+
+
+def predicted_coverage(y: ArrayLike, prediction: Prediction, names: Sequence[str] | None) -> CoverageCurves:
+    """Of the central intervals and ellipsoids of a prediction, at 100 levels."""
+    y, mixture = prepared(y, prediction)
+    named = labels(names, mixture.n)
+    level, observed = (np.asarray(part) for part in metrics.calibration_curve(y, mixture))
+    joint = finite(metrics.joint_pit(y, mixture)) if mixture.n > 1 else np.empty(0)
+    inside = np.searchsorted(np.sort(joint), level, side="right") / joint.size if joint.size else None
+    return CoverageCurves(level, list(zip(named, observed.T, strict=True)), inside)
+
+
+def given_coverage(y: ArrayLike, sets: Callable[[float], Any], names: Sequence[str] | None) -> CoverageCurves:
+    """Of the intervals, or the regions, that a function makes for each of `LEVELS`."""
+    given = [sets(float(level)) for level in LEVELS]
+    if isinstance(given[0], Regions):
+        return CoverageCurves(LEVELS, [], np.array([metrics.joint_coverage(y, region).value for region in given]))
+    observed = np.stack([np.atleast_1d(metrics.coverage(y, interval).coverage) for interval in given])
+    return CoverageCurves(LEVELS, list(zip(labels(names, observed.shape[1]), observed.T, strict=True)), None)
 
 
 def root(variance: np.ndarray) -> np.ndarray:

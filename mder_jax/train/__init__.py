@@ -29,7 +29,7 @@ def fit(
     batch_size: int | None = None,
     steps_per_epoch: int | None = None,
     weights: Array | None = None,
-    validation: tuple[Array, Array] | None = None,
+    validation: tuple[Array, Array] | tuple[Array, Array, Array] | None = None,
     patience: int | None = None,
     bootstrap: bool = False,
 ) -> Fit:
@@ -46,7 +46,8 @@ def fit(
       batch_size: rows of a minibatch, the last of an epoch may be smaller; None for all.
       steps_per_epoch: minibatches that count as one epoch; None for one pass over the data.
       weights: of the rows, (N,), 0 or more; a batch's loss is Σ w l / Σ w.
-      validation: (X, Y) held out; the run then returns the parameters of the best validation loss.
+      validation: (X, Y) or (X, Y, weights) held out; the run then returns the parameters of the best validation loss,
+        a mean weighted like that of a batch.
       patience: epochs without a better validation loss after which to stop.
       bootstrap: train on N rows drawn with replacement.
 

@@ -228,18 +228,21 @@ def _choose(condition: Array, first: Any, second: Any) -> Any:
     return jax.tree.map(choose, first, second)
 
 
-def _mean_loss(problem: Problem, params: Any, X: Array, Y: Array, rows: int) -> Array:
-    """The mean loss, from blocks of rows so that memory stays bounded."""
+def _mean_loss(problem: Problem, params: Any, X: Array, Y: Array, weights: Array | None, rows: int) -> Array:
+    """The mean loss Σ w l / Σ w, from blocks of rows so that memory stays bounded."""
     number = X.shape[0]
     rows = min(number, max(rows, VALIDATION_ROWS))
     place = jnp.arange(-(-number // rows) * rows, dtype=jnp.int32).reshape(-1, rows)
 
     def add(total: Array, place: Array) -> tuple[Array, None]:
         row = jnp.minimum(place, number - 1)
-        losses = problem.loss(problem.network.apply(params, X[row]), Y[row])
-        return total + jnp.sum(jnp.where(place < number, losses, 0.0)).astype(total.dtype), None
+        losses, counts = problem.loss(problem.network.apply(params, X[row]), Y[row]), place < number
+        if weights is not None:
+            losses, counts = losses * weights[row].astype(losses.dtype), counts & (weights[row] > 0)
+        return total + jnp.sum(jnp.where(counts, losses, 0.0)).astype(total.dtype), None
 
-    return lax.scan(add, jnp.zeros((), jnp.result_type(float)), place)[0] / number
+    total = lax.scan(add, jnp.zeros((), jnp.result_type(float)), place)[0]
+    return total / (number if weights is None else jnp.sum(weights))
 
 
 def _keep_best(settings: Settings, state: State, epoch: Array, validation: Array) -> State:

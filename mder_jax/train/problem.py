@@ -38,19 +38,24 @@ class Problem(NamedTuple):
 
 
 class Data(NamedTuple):
-    """Rows to train on. A weight of 0 says that the row is not there; `validation` is a pair like (X, Y)."""
+    """Rows to train on. A weight of 0 says that the row is not there; `validation` is (X, Y, weights or None)."""
 
     X: Array
     Y: Array
     weights: Array | None = None
-    validation: tuple[Array, Array] | None = None
+    validation: tuple[Array, Array, Array | None] | None = None
 
 
 def as_data(X: Any, Y: Any, weights: Any = None, validation: Any = None) -> Data:
     """The arguments as arrays; what is on the host stays there, so that it can be checked also while tracing."""
     held_out = check_validation(validation)
-    pair = None if held_out is None else (as_numbers(held_out[0]), as_numbers(held_out[1]))
-    return Data(as_numbers(X), as_numbers(Y), None if weights is None else as_numbers(weights), pair)
+
+    def optional(value: Any) -> Any:
+        return None if value is None else as_numbers(value)
+
+    if held_out is not None:
+        held_out = (as_numbers(held_out[0]), as_numbers(held_out[1]), optional(held_out[2]))
+    return Data(as_numbers(X), as_numbers(Y), optional(weights), held_out)
 
 
 def as_numbers(value: Any) -> Any:
@@ -66,18 +71,26 @@ def as_numbers(value: Any) -> Any:
 
 def on_device(data: Data) -> Data:
     """The same as arrays of JAX, the weights as floats."""
-    data = jax.tree.map(jnp.asarray, data)
-    return data if data.weights is None else data._replace(weights=data.weights.astype(jnp.result_type(float)))
+    X, Y, weights, validation = jax.tree.map(jnp.asarray, data)
+    if validation is not None:
+        validation = (*validation[:2], _as_floats(validation[2]))
+    return Data(X, Y, _as_floats(weights), validation)
 
 
-def check_validation(validation: Any) -> tuple[Any, Any] | None:
-    """The pair (X, Y), or None; anything else raises."""
+def _as_floats(weights: Array | None) -> Array | None:
+    return None if weights is None else weights.astype(jnp.result_type(float))
+
+
+def check_validation(validation: Any) -> tuple[Any, Any, Any] | None:
+    """The triple (X, Y, weights or None) from (X, Y) or (X, Y, weights), or None; anything else raises."""
     if validation is None:
         return None
     plain = isinstance(validation, list) or type(validation) is tuple
-    if not plain or len(validation) != 2 or validation[0] is None or validation[1] is None:
-        raise ValueError(f"validation must be a pair (X, Y), of which each may be a PerMember; got {validation!r:.60}")
-    return validation[0], validation[1]
+    if not plain or len(validation) not in (2, 3) or validation[0] is None or validation[1] is None:
+        wanted = "a pair (X, Y) or (X, Y, weights), of which each may be a PerMember"
+        raise ValueError(f"validation must be {wanted}; got {validation!r:.60}")
+    X, Y, weights = validation if len(validation) == 3 else (*validation, None)
+    return X, Y, weights
 
 
 def check(problem: Problem, data: Data, key: Array) -> None:
@@ -98,7 +111,7 @@ def check_data(data: Data, but: Data | None = None) -> None:
     """Raise unless X is finite, Y has no infinity, and all have the same rows; values also in `but` are known to be."""
     checked = [] if but is None else [id(leaf) for leaf in jax.tree.leaves(but)]
 
-    def check_pair(name: str, X: Array, Y: Array) -> None:
+    def check_rows(name: str, X: Array, Y: Array, weights: Array | None) -> None:
         if X.ndim < 2:
             raise ValueError(f"{name}X must have shape (N, ...) with at least two axes; got {X.shape}")
         if Y.ndim < 1 or X.shape[0] != Y.shape[0]:
@@ -109,22 +122,23 @@ def check_data(data: Data, but: Data | None = None) -> None:
             check_finite(f"{name}X", X)
         if id(Y) not in checked and is_concrete(Y):
             _refuse(np.isinf(Y), np.asarray(Y), f"{name}Y", "may hold NaN for 'missing' but no infinity")
+        if weights is not None:
+            if weights.shape != X.shape[:1]:
+                raise ValueError(f"{name}weights must have shape {X.shape[:1]}, one per row; got {weights.shape}")
+            if id(weights) not in checked and is_concrete(weights):
+                values = np.asarray(weights)
+                bad = ~(np.isfinite(values) & (values >= 0))
+                _refuse(bad, values, f"{name}weights", "must be finite and not negative")
+                if not values.any():
+                    raise ValueError(f"all {name}weights are 0; at least one row must count")
 
-    check_pair("", data.X, data.Y)
+    check_rows("", data.X, data.Y, data.weights)
     if data.validation is not None:
-        check_pair("validation ", *data.validation)
+        check_rows("validation ", *data.validation)
         for name, own, held_out in (("X", data.X, data.validation[0]), ("Y", data.Y, data.validation[1])):
             if own.shape[1:] != held_out.shape[1:]:
                 expected = f"rows of shape {own.shape[1:]}, those of {name}"
                 raise ValueError(f"validation {name} must have {expected}; got {held_out.shape[1:]}")
-    if data.weights is not None:
-        if data.weights.shape != data.X.shape[:1]:
-            raise ValueError(f"weights must have shape {data.X.shape[:1]}, one per row; got {data.weights.shape}")
-        if id(data.weights) not in checked and is_concrete(data.weights):
-            values = np.asarray(data.weights)
-            _refuse(~(np.isfinite(values) & (values >= 0)), values, "weights", "must be finite and not negative")
-            if not values.any():
-                raise ValueError("all weights are 0; at least one row must count")
 
 
 def check_finite(name: str, array: Array | np.ndarray) -> None:
@@ -203,3 +217,24 @@ def _check_rows(problem: Problem, data: Data, key: Array, params: Any, rows: int
         raise ValueError(f"loss must return one value per row, shape (rows,); got {got}")
     if not jnp.issubdtype(losses.dtype, jnp.floating):
         raise TypeError(f"loss must return floats; got {losses.dtype}")
+
+
+def needs_complete_targets(problem: Problem, X: np.ndarray, Y: np.ndarray, key: Array) -> bool:
+    """Whether the loss, or its gradient, is finite for complete targets but not where some of them are NaN.
+
+    A few of the rows with a NaN are tried, with initial parameters.
+    """
+    if Y.dtype.kind != "f":
+        return False
+    rows = np.flatnonzero(np.isnan(Y).reshape(len(Y), -1).any(axis=1))[:8]
+    if not len(rows):
+        return False
+    x, y = jnp.asarray(X[rows]), jnp.asarray(Y[rows])
+
+    @jax.jit
+    def is_finite(params: Any, y: Array) -> Array:
+        found = jax.value_and_grad(lambda params: jnp.sum(problem.loss(problem.network.apply(params, x), y)))(params)
+        return jnp.all(jnp.stack([jnp.all(jnp.isfinite(leaf)) for leaf in jax.tree.leaves(found)]))
+
+    params = problem.network.init(key, x[:1])
+    return not is_finite(params, y) and bool(is_finite(params, jnp.nan_to_num(y)))

@@ -40,6 +40,7 @@ import mder_jax as mder
 from mder_jax import NIG, NIW, MDERRegressor, Mixture, StudentT, persistence
 from mder_jax.estimator import Region
 from mder_jax.persistence import ModelFileError
+from mder_jax.pipeline import make_pipeline
 from mder_jax.student_t import Interval
 
 # Names | kinds of arguments that their name does not tell | shapes of the arrays returned, behind a slash those with
@@ -81,6 +82,7 @@ Mixture.cdf | | Bn |
 Mixture.ppf | p:%Bn | Bn | 0.5
 Mixture.quantiles | levels:%K | KBn | 0.3
 Mixture.interval | | Bn Bn | 0.3
+Mixture.conditional | | | 0.3 n=3
 links.num_outputs | | | any
 links.niw_link | raw:BR | Bn Bnn B B |
 links.inverse_niw_link | nu_max:infinity | BR |
@@ -102,14 +104,14 @@ metrics.nll,energy_score | | . / N |
 metrics.variogram_score | p:%. | . / N | n=2
 metrics.crps,interval_score | | . / Nn |
 metrics.rmse,calibration_error,ence,ause,sharpness | | . / n |
-metrics.coverage | | n n n |
-metrics.joint_coverage | | . . |
+metrics.coverage | prediction:given | n n n |
+metrics.joint_coverage | prediction:given | . . |
 metrics.pit | | Nn |
 metrics.joint_pit | | N |
 metrics.calibration_curve | | 4 4n |
 metrics.sparsification | | |
 metrics.report | | | 0.3 concrete slow any
-metrics.nll_scorer,crps_scorer,energy_scorer | y:N2 | | 0.3 concrete slow
+metrics.nll_scorer,crps_scorer,energy_scorer,rmse_scorer | y:N2 | | 0.3 concrete slow
 calibration.rescale | | |
 calibration.fit_scale | | | 0.5 concrete slow picky any
 calibration.conformal_scores,conformal_radius | | | 0.5 concrete slow any
@@ -121,6 +123,10 @@ datasets.circle_covariance | t:B | B22 |
 datasets.three_points | noise:three | |
 datasets.three_points_mean | x:B | B |
 datasets.student_t | df:+. scale:%. | 4n |
+columns.learn | | | concrete picky any
+columns.leaks | | | concrete any
+columns.read_targets | | N2 | concrete
+Encoding.encode,numbers,to_json,from_json | | | concrete any
 datasets.real | name:table | | concrete picky any
 plotting.ellipses | targets:pair | | 0.5 concrete slow any n=2
 plotting.bands,predicted_observed,calibration,pit,sparsification | | | 0.5 concrete slow any
@@ -129,14 +135,20 @@ networks.mlp,from_linen,from_nnx | | | concrete any
 train.fit | | | concrete picky any
 ensemble.fit_ensemble | | | concrete picky any
 ensemble.predict | rows:four reduce:none devices:none | MN2 | concrete slow picky
+ensemble.load_ensemble | | | concrete picky any
 Ensemble.keep | members:indices | | concrete slow any
+Ensemble.save | | | concrete slow picky any
 devices.use_all_cores,use_compilation_cache | | | concrete picky any
 MDERRegressor.fit | | | 0.1 concrete slow picky any
 MDERRegressor.predict,predict_uncertainty,predict_dist,predict_all,sample_y,score,log_prob | | | concrete slow
 MDERRegressor.predict_interval,predict_quantiles | | | concrete slow any
-MDERRegressor.calibrate | method:pull separate:none | | 0.2 concrete slow picky any
+MDERRegressor.calibrate | method:pull separate:none cv:none sample_weight:none | | 0.2 concrete slow picky any
 MDERRegressor.plot | | | 0.2 concrete slow any
 MDERRegressor.save,export,load | | | 0.2 concrete slow picky any
+Pipeline.predict,predict_uncertainty,predict_dist,predict_all,sample_y,score,log_prob | | | 0.1 concrete slow
+Pipeline.predict_interval,predict_quantiles,plot | | | 0.1 concrete slow any
+Pipeline.calibrate | method:pull separate:none cv:none sample_weight:none | | 0.1 concrete slow picky any
+Pipeline.save,export,load | | | 0.1 concrete slow picky any
 Prediction.uncertainty,distribution | | | 0.1 concrete slow
 Prediction.interval | | | 0.1 concrete slow any
 Region.contains,distance,log_volume | | N | concrete any
@@ -229,9 +241,17 @@ def trained():
     return mder.fit_ensemble(jax.random.key(0), LINE, squared_error, X, X, optimizer=optax.sgd(0.1), **options)
 
 
+@functools.cache
+def encoding():
+    """Of a table with a number and a category."""
+    return mder.columns.learn([[1.0, 5], [2.0, 6], [3.0, 5]], categorical=[1])[0]
+
+
 LINE = mder.Network(lambda key, x: jnp.ones((2, 2), jnp.float32), lambda w, x: x.astype(w.dtype) @ w)
 SETTINGS = MDERRegressor((2,), members=1, max_iter=1, random_state=0).get_params()
 FLAG, SHARE, NONE, TWO, FOUR = one_of(True, False), numbers("%."), one_of(None), one_of(2), one_of(4)
+INTERVAL = built(Interval, numbers("Nn"), numbers("+Nn"))
+PREDICTION = either(student_t("N"), niw("N"), built(Mixture, either(niw("MN"), student_t("MN"))))
 MEMBERS, TABLE = either(niw("MB"), student_t("MB")), numbers("N2")
 # Of the argument with this name, or before it with that of its class or module, which come first.
 # fmt: off
@@ -240,8 +260,8 @@ KINDS = {
     "df": numbers("+B"), "loc": numbers("Bn"), "scale_tril": triangular("Bnn"), "sigma": covariance,
     "alpha": numbers("+B"), "beta": numbers("+B"), "niw": niw("B"), "gaussian": student_t("B"),
     "nig": built(NIG, numbers("B"), *[numbers("+B")] * 3), "StudentT.self": student_t("B"),
-    "Mixture.members": MEMBERS, "Mixture.self": built(Mixture, MEMBERS),
-    "prediction": either(student_t("N"), niw("N"), built(Mixture, either(niw("MN"), student_t("MN")))),
+    "Mixture.members": MEMBERS, "log_weights": either(NONE, numbers("MB")), "Mixture.self": built(Mixture, MEMBERS),
+    "prediction": PREDICTION, "given": either(PREDICTION, INTERVAL), "interval": INTERVAL,
     "y": numbers("Bn"), "nig.y": numbers("B"), "metrics.y": numbers("Nn"), "calibration.y": numbers("Nn"),
     "plotting.y": numbers("Nn"), "Region.y": numbers("Nn"), "observations": numbers("BKn"), "values": numbers("Bk"),
     "targets": lambda rng, axes: rng.permutation(*axes["n"])[: axes["k"][0]].tolist(), "pair": one_of([0, 1], (1, 0)),
@@ -251,16 +271,19 @@ KINDS = {
     "relative": FLAG, "true": one_of(True), "none": NONE, "four": FOUR, "form": one_of("stable", "slogdet"),
     "definition": one_of("amini2020"), "method": one_of("likelihood", "posterior"), "pull": one_of("pull"),
     "nu_min": NONE, "nu_max": one_of(None, np.inf, 99.0), "infinity": one_of(np.inf), "t": numbers("B"),
-    "radius": numbers("+B"), "interval": built(Interval, numbers("Nn"), numbers("+Nn")), "levels": FOUR, "bins": FOUR,
+    "radius": numbers("+B"), "levels": FOUR, "bins": FOUR,
     "uncertainty": either(numbers("+N"), numbers("+Nn")), "scale": built(mder.Scale, numbers("+."), numbers("+.")),
     "names": lambda rng, axes: [f"y{j}" for j in range(*axes["n"])], "name": one_of("price", None), "target": one_of(0),
     "rows": one_of([0, 2], None, 3), "x": numbers("N"), "lines": either(niw("N"), niw("MN")), "ax": NONE,
     "points": FOUR, "low": one_of(-4.0), "high": FOUR, "repeats": TWO, "three": one_of((0.1, 0.1, 0.5)),
     "table": one_of("slump", "energy"), "folder": one_of(None, "."), "estimator": lambda rng, axes: fitted(),
     "X": TABLE, "Y": TABLE, "MDERRegressor.y": TABLE, "MDERRegressor.self": lambda rng, axes: copy.copy(fitted()),
+    "Pipeline.y": TABLE, "Pipeline.self": lambda rng, axes: make_pipeline("passthrough", copy.copy(fitted())),
+    "steps": one_of([("scale", "passthrough")], []),
     "return_std": FLAG, "return_cov": one_of(False), "quantiles": one_of((0.1, 0.9), [0.5]), "n_samples": TWO,
     "random_state": one_of(0), "sample_weight": numbers("+N"), "extra": one_of({"a": [1]}), "checkpoint": NONE,
-    "target_names": NONE, "on_interrupt": one_of("return", "raise"),
+    "target_names": NONE, "groups": NONE, "target_transform": NONE, "transformed": FLAG, "legend": FLAG,
+    "on_interrupt": one_of("return", "raise"),
     "kind": one_of("calibration", "pit", "predicted_observed", "sparsification", "ellipses"), "directory": NONE,
     "Prediction.self": lambda rng, axes: fitted().predict_all(np.ones((6, 2))),
     "Region.self": built(Region, numbers("Nn"), triangular("Nnn"), numbers("+N")), "path": one_of("model.mder"),
@@ -271,9 +294,15 @@ KINDS = {
     "network": one_of(LINE), "loss": one_of(*[mean_squared_error] * 19, squared_error), "epochs": TWO,
     "optimizer": one_of(optax.sgd(0.1)), "batch_size": one_of(2, None), "steps_per_epoch": one_of(None, 2),
     "weights": numbers("+N"), "patience": TWO, "validation": built(lambda *pair: pair, TABLE, TABLE),
-    "bootstrap": FLAG, "members": TWO, "devices": one_of([]), "progress": one_of(False), "callback": NONE,
+    "bootstrap": FLAG, "init": NONE, "extend": one_of(False), "MDERRegressor.network": NONE, "MDERRegressor.loss": NONE,
+    "members": TWO, "devices": one_of([]), "progress": one_of(False), "callback": NONE,
     "callback_every": one_of(None, 1), "checkpoint_every": one_of(None, 1), "ensemble": lambda rng, axes: trained(),
     "Ensemble.self": lambda rng, axes: trained(), "indices": one_of([0], [1, 0]), "fuzz.y": one_of(np.zeros(3)),
+    "columns.table": TABLE, "columns.names": one_of(["a", "b"]), "categorical": one_of([0], None, ["x1"]),
+    "Encoding.table": TABLE, "Encoding.X": built(lambda x: np.concatenate([x, x[:, :1]], 1), TABLE),
+    "Encoding.self": lambda rng, axes: encoding(), "quiet": FLAG,
+    "value": lambda rng, axes: encoding().to_json(), "numbers": built(lambda x: {"a": x}, numbers("N")),
+    "columns.target_names": one_of(["a", "b"]), "embedded": one_of((), ((0, 3),)),
     "settings": built(dict, one_of(SETTINGS)), "content": lambda rng, axes: hostile_file(rng),
 }
 
@@ -416,7 +445,7 @@ def open_model_file(content):
 
 # Errors and warnings that are documented of some functions, besides ValueError and TypeError with an own message.
 ERRORS = {"Mixture.member": IndexError, "datasets.real": mder.datasets.MissingTableError, "devices": RuntimeError}
-ERRORS |= {"persistence": OSError, "MDERRegressor": OSError}
+ERRORS |= dict.fromkeys(("persistence", "MDERRegressor", "Pipeline", "ensemble", "Ensemble"), OSError)
 WARNINGS = ("conformal coverage", "R.2 score is not well-defined", "target .* in every row; leave it out of the fit")
 WARNINGS += (
     ".* do(es)? not determine the scale",
@@ -424,6 +453,7 @@ WARNINGS += (
     "target .* not observed",
 )
 WARNINGS += (".* rows have no finite prediction", ".* are rows of the fit")
+WARNINGS += ("text was read so", "columns left out", ".* of .* rows (is|are|has|have) ")
 # Arguments that are always given, since the shape of the result depends on them.
 SHAPING = ("shape", "points", "levels", "n", "nu_max")
 SECONDS = 120
@@ -464,6 +494,7 @@ def targets():
         for short in last.split(","):
             name = f"{family}.{short}".lstrip(".")
             home = {"fuzz": sys.modules[__name__], "Region": mder.estimator, "Prediction": mder.estimator}
+            home |= {"Encoding": mder.columns, "Pipeline": mder.pipeline}
             function = functools.reduce(getattr, name.removeprefix("fuzz.").split("."), home.get(family, mder))
             drawn = {one: kind_of(one, own.get(one), family or short) for one in arguments_of(function)}
             found[name] = Target(name, function, drawn, shapes.split("/"), set(notes.split()))

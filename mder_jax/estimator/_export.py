@@ -1,0 +1,102 @@
+"""The predictor of a fitted `MDERRegressor` as an artefact of `jax.export`."""
+
+import pathlib
+import warnings
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax import Array
+
+from mder_jax import linalg
+from mder_jax._files import write_whole
+from mder_jax.columns import Column, Encoding
+from mder_jax.columns.judging import OF_GAP
+from mder_jax.columns.ranges import MARGIN, MOST_NOVEL, Range
+from mder_jax.estimator._predicted_rows import mixture_moments, traced_moments, with_novelty
+from mder_jax.estimator._predictor import Predictor
+from mder_jax.estimator._standardizer import Standardizer
+from mder_jax.estimator.target_transforms import FittedMap, TargetTransforms
+
+
+def export(predictor: Predictor, encoding: Encoding, path: str | pathlib.Path) -> None:
+    """Write the moments in original units as a program for any number of rows, on CPU, GPU and TPU.
+
+    Its input are the columns of the table if all are numbers, and those of the encoded table otherwise.
+    """
+    transform = predictor.transform
+    _refuse_transformers(transform)
+    _warn_of_lost_digits(predictor.targets)
+    (x_mean, x_std), (y_mean, y_std), scale = jax.tree.map(
+        np.float32, (predictor.inputs, predictor.targets, predictor.scale)
+    )
+    network, params = predictor.design.network(), jax.tree.map(jnp.asarray, predictor.params)
+    of_numbers = all(column.kind in ("number", "boolean") for column in encoding.columns)
+
+    def in_original_units(x: Array) -> dict[str, Any]:
+        x, novelty = _encoded(encoding.columns, x) if of_numbers else (x, jnp.zeros_like(x[:, 0]))
+        outputs = jax.vmap(network.apply, (0, None))(params, (x - x_mean[None]) / x_std[None])
+        outputs = with_novelty(outputs, novelty)
+        mean, aleatoric, within, between = mixture_moments(outputs, scale)
+        mean, S = y_mean[None] + y_std[None] * mean, jnp.broadcast_to(y_std[None], mean.shape)
+        if transform is not None:
+            std = jnp.sqrt(linalg.diagonal(aleatoric + within + between))
+            mean, std_of_y = traced_moments(transform, outputs, scale, (y_mean, y_std), (mean, S * std))
+            S = std_of_y / std
+        epistemic = within + between
+        covariances = {"aleatoric": aleatoric, "epistemic": epistemic, "total": aleatoric + epistemic}
+        scaled = {name: S[:, :, None] * S[:, None, :] * part for name, part in covariances.items()}
+        return {"mean": mean} | scaled
+
+    rows = jax.export.symbolic_shape("rows")[0]
+    width = encoding.table_width if of_numbers else encoding.width
+    example = jax.ShapeDtypeStruct((rows, width), jnp.float32)
+    exported = jax.export.export(jax.jit(in_original_units), platforms=("cpu", "cuda", "tpu"))(example)
+    write_whole(path, bytes(exported.serialize()))
+
+
+def _encoded(columns: tuple[Column, ...], x: Array) -> tuple[Array, Array]:
+    """What `Encoding.encode` makes of columns of numbers, (N, width), and the novelty of the rows, (N,)."""
+    parts, novelty = [], jnp.zeros_like(x[:, 0])
+    for column in columns:
+        values, missing = x[:, column.position], jnp.isnan(x[:, column.position])
+        drawn, far = _drawn_to(column.ranges[0], values)
+        parts.append(jnp.where(missing, np.float32(column.ranges[0].fill), drawn))
+        novelty += jnp.where(missing, np.float32(0.0 if column.gaps else OF_GAP), far)
+        if column.indicator:
+            parts.append(missing.astype(x.dtype))
+    return jnp.stack(parts, axis=1), novelty
+
+
+def _drawn_to(limits: Range, values: Array) -> tuple[Array, Array]:
+    """Values (N,) as `ranges.squash` draws them to their range, and their novelty as in `ranges.novelty`."""
+    low, high, m = map(np.float32, (limits.low, limits.high, MARGIN * (limits.high - limits.low)))
+    inside = jnp.clip(values, low, high)
+    beyond = jnp.abs(values - inside)
+    if m == 0:
+        return inside, (beyond > 0).astype(values.dtype)
+    drawn = inside + jnp.sign(values - inside) * (m / (1 + m / beyond))  # m beyond / (m + beyond), which may overflow
+    return drawn, jnp.minimum(jnp.minimum(beyond / m, np.float32(MOST_NOVEL)) ** 4, np.float32(MOST_NOVEL))
+
+
+def _warn_of_lost_digits(targets: Standardizer) -> None:
+    """Warn if the means or covariances of targets do not fit into single precision."""
+    lost = (np.abs(targets.mean) > 1e4 * targets.std) | (targets.std < 1e-16) | (targets.std > 1e16)
+    if lost.any():
+        where = int(lost.argmax())
+        warnings.warn(
+            f"target {where} is {targets.mean[where]:g} ± {targets.std[where]:g}, which float32 does not resolve; "
+            "shift and scale it before the fit, or use the model itself",
+            stacklevel=4,
+        )
+
+
+def _refuse_transformers(transforms: TargetTransforms | None) -> None:
+    """Raise unless all transforms are by name: a program cannot call a transformer."""
+    for name, each in zip(transforms.names, transforms.maps, strict=True) if transforms else ():
+        if isinstance(each, FittedMap):
+            raise ValueError(
+                f"target {name!r} is transformed by a {each.name}, which jax cannot run; export needs 'log', 'log1p',"
+                " 'sqrt' or None"
+            )
