@@ -580,9 +580,10 @@ def test_a_column_that_never_changed_in_training_does_not_move_predictions(data)
             found = model.predict_uncertainty(moved)
         expected = model.predict_uncertainty(constant)
         np.testing.assert_array_equal(found.mean, expected.mean)
-        np.testing.assert_array_equal(found.aleatoric, expected.aleatoric)
         if standardize:  # else networks of inputs such as 5000 predict 1e32
             assert (total(found.epistemic) > total(expected.epistemic)).all()
+            noise, before = (np.trace(each.aleatoric, axis1=1, axis2=2) for each in (found, expected))
+            np.testing.assert_allclose(noise, before, rtol=1e-4)  # equal units: the same on average over targets
 
 
 def test_a_spread_of_few_ulp_is_none_and_of_three_digits_is_one():
@@ -747,7 +748,7 @@ def test_numbers_that_are_categories_are_named(data):
 def test_features_that_give_a_target_away_are_told(data):
     X, Y = data
     for leak, told in ((Y[:, 1], "is a copy of the target 'b'"), (Y.sum(axis=1), "is the sum of the targets 'a', 'b'")):
-        with pytest.warns(UserWarning, match=f"^column 'x2' {told}; without it the model would not") as said:
+        with pytest.warns(UserWarning, match=f"^column 'x2' {told}; leave it out unless it is known") as said:
             MDERRegressor(**SHORT).fit(np.column_stack([X[:, :2], leak]), Y, target_names=["a", "b"])
         assert len(said) == 1 and said[0].filename == __file__
 
