@@ -5,8 +5,8 @@ import pathlib
 from collections.abc import Iterable, Iterator
 from typing import Any
 
+from mder_jax._messages import listed
 from mder_jax.cli._model import Result, regressor
-from mder_jax.cli._tables import listed
 
 
 def info(options: argparse.Namespace) -> Result:

@@ -11,10 +11,11 @@ from typing import Any, NamedTuple
 import numpy as np
 import pyarrow as pa
 
+from mder_jax._messages import quoted
 from mder_jax.cli import _tables
 from mder_jax.cli._model import Result, load, shows_progress, used_features, with_unused
 from mder_jax.cli._rows import cells, located, unreadable, warn_of_unreadable
-from mder_jax.cli._tables import Table, quoted
+from mder_jax.cli._tables import Table
 
 UNLIKE = "outside"  # the column that names the columns in which a row is unlike those of training
 

@@ -9,7 +9,8 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from mder_jax.cli._tables import LISTED_LINES, Table, TableError, decimal_points, quoted
+from mder_jax._messages import quoted
+from mder_jax.cli._tables import LISTED_LINES, Table, TableError, decimal_points
 from mder_jax.columns import CellError, read_targets
 
 

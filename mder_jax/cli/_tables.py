@@ -3,7 +3,6 @@
 import collections
 import contextlib
 import csv
-import difflib
 import itertools
 import pathlib
 import warnings
@@ -17,7 +16,8 @@ import pyarrow.csv
 import pyarrow.parquet
 
 from mder_jax._files import behind_links, draft
-from mder_jax.cli._text_files import LONGEST_LINE, Notice, Reading, TableError as TableError, TextFile, damaged, quoted
+from mder_jax._messages import listed, quoted, unknown
+from mder_jax.cli._text_files import LONGEST_LINE, Notice, Reading, TableError as TableError, TextFile, damaged
 
 ROWS = 1 << 14  # of a block at most
 PANDAS_INDEX = "__index_level_"  # how pandas names an index without a name in Parquet; in CSV it has no name either
@@ -300,26 +300,9 @@ def require_columns(table: Table, wanted: Mapping[str, Iterable[str]]) -> None:
     """Raise unless the table has all columns, given by who wants them; similar names are suggested."""
     known = set(table.names)
     missing = {where: [name for name in names if name not in known] for where, names in wanted.items()}
-    parts = [f"{_few(names, table.names)}, named in {where}" for where, names in missing.items() if names]
+    parts = [f"{unknown(names, table.names)}, named in {where}" for where, names in missing.items() if names]
     if parts:
         raise TableError(f"{table.path} has no column {', nor '.join(parts)}; its columns are {listed(table.names)}")
-
-
-def _few(names: Sequence[str], known: Sequence[str]) -> str:
-    more = f" and {len(names) - 5} more" if len(names) > 5 else ""
-    return ", ".join(f"{quoted(name)}{_suggestion(name, known)}" for name in names[:5]) + more
-
-
-def _suggestion(name: str, names: Sequence[str]) -> str:
-    by_lower_case = {known.lower(): known for known in names}
-    near = difflib.get_close_matches(name.lower(), list(by_lower_case), 1)
-    return f" (did you mean {quoted(by_lower_case[near[0]])}?)" if near else ""
-
-
-def listed(values: Sequence[str]) -> str:
-    """The first few of some names, quoted."""
-    more = f" and {len(values) - 10} more" if len(values) > 10 else ""
-    return ", ".join(quoted(value) for value in values[:10]) + more
 
 
 def check_output(path: pathlib.Path, force: bool) -> None:

@@ -13,6 +13,8 @@ import zlib
 from collections.abc import Iterator
 from typing import IO, Any, NamedTuple
 
+from mder_jax._messages import quoted
+
 LONGEST_LINE = 1 << 20  # bytes; no line may be longer, and what a file is like is determined from as many
 DELIMITERS = ",;\t|"  # in the order of preference
 LOOKED_AT = 1000  # records of the start, for the delimiter and the decimal mark
@@ -38,12 +40,6 @@ class TableError(ValueError):
 
 class Notice(UserWarning):
     """How a table was read, where that is not the usual way: no warning, and not said with --quiet."""
-
-
-def quoted(value: object) -> str:
-    """A value for a message: in quotes, without control characters, not longer than a line."""
-    text = str(value)
-    return repr(text if len(text) <= 60 else text[:60] + "…")
 
 
 class Reading(NamedTuple):

@@ -12,11 +12,11 @@ from typing import Any
 
 import numpy as np
 
+from mder_jax._messages import listed
 from mder_jax.cli import _tables, _training_rows
 from mder_jax.cli._accuracy import Accuracy, accuracy, described
 from mder_jax.cli._model import Result, regressor, shows_progress
 from mder_jax.cli._rows import Rows, located
-from mder_jax.cli._tables import listed
 
 SUSPICIOUS = 0.999  # an R² on rows that were held out
 

@@ -10,11 +10,12 @@ from typing import NamedTuple
 import numpy as np
 import pyarrow as pa
 
+from mder_jax._messages import listed, quoted
 from mder_jax.cli import _rows, _tables
 from mder_jax.cli._model import MOST_ROWS
 from mder_jax.cli._predict import prediction_names
 from mder_jax.cli._rows import Rows
-from mder_jax.cli._tables import Table, TableError, listed, quoted
+from mder_jax.cli._tables import Table, TableError
 from mder_jax.columns import learn
 from mder_jax.columns.learning import COUNTER
 

@@ -2,7 +2,7 @@
 
 from typing import Any, NamedTuple
 
-from mder_jax.columns.complaints import listed, quoted
+from mder_jax._messages import listed, quoted
 from mder_jax.columns.ranges import LARGEST, Range
 
 KINDS = ("number", "boolean", "date", "clock", "category")

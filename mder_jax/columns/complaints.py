@@ -6,6 +6,8 @@ import warnings
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
+from mder_jax._messages import quoted
+
 
 class CellError(ValueError):
     """Columns that cannot be used, with the reason for each and the row, from 0, of a cell that is wrong.
@@ -90,18 +92,6 @@ def several(name: str, values: Any) -> list[Any]:
     if not iterable or getattr(values, "ndim", 1) != 1:
         raise TypeError(f"{name} must be a list; got {values!r:.60}")
     return list(values)
-
-
-def quoted(value: object) -> str:
-    """A value for a message: in quotes, without control characters, not longer than a line."""
-    text = str(value)
-    return repr(text if len(text) <= 60 else text[:60] + "…")
-
-
-def listed(values: Sequence[object], most: int = 10) -> str:
-    """The first few of some values, quoted."""
-    more = f" and {len(values) - most} more" if len(values) > most else ""
-    return ", ".join(map(quoted, values[:most])) + more
 
 
 def share(count: int, total: int, one: str, several: str) -> str:

@@ -20,11 +20,6 @@ DATE = rf"^(?:{_YEAR_FIRST}|{_YEAR_LAST})(?:[T ]\s*{_CLOCK}{_ZONE})?$"
 CLOCK = rf"^{_CLOCK}$"
 
 
-def matches(text: pa.Array, pattern: str) -> np.ndarray:
-    """Which texts match `DATE` or `CLOCK`, (k,) bool."""
-    return pc.match_substring_regex(text, pattern).to_numpy(zero_copy_only=False).astype(bool)
-
-
 def order_of(text: pa.Array) -> tuple[str, bool]:
     """The order of year, month and day in dates, and whether it is a guess.
 

@@ -2,17 +2,17 @@
 
 import collections
 import dataclasses
-import difflib
 import functools
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
 
+from mder_jax._messages import listed, unknown
 from mder_jax.columns import ranges
 from mder_jax.columns.cells import floats
 from mder_jax.columns.column import Column, column_from_json
-from mder_jax.columns.complaints import Complaints, listed, quoted, warn
+from mder_jax.columns.complaints import Complaints, warn
 from mder_jax.columns.frames import Frame, read
 from mder_jax.columns.judging import judge
 from mder_jax.columns.reading import Values, read_column
@@ -180,10 +180,10 @@ class Encoding:
             return [column.position for column in self.columns]
         places = {name: position for position, name in enumerate(frame.names)}
         wanted = [column.name for column in self.columns]
-        missing = [f"{quoted(name)}{_suggestion(name, frame.names)}" for name in wanted if name not in places]
+        missing = [name for name in wanted if name not in places]
         if missing:
-            few = ", ".join(missing[:5]) + (f" and {len(missing) - 5} more" if len(missing) > 5 else "")
-            raise ValueError(f"the table has no column {few}; its columns are {listed(frame.names)}")
+            which, known = unknown(missing, frame.names), listed(frame.names)
+            raise ValueError(f"the table has no column {which}; its columns are {known}")
         counts = collections.Counter(frame.names)
         twice = [name for name in wanted if counts[name] > 1]
         if twice:
@@ -253,12 +253,6 @@ def _judged(columns: Sequence[Column], values: Sequence[Values], quiet: bool) ->
 
 def _are_texts(value: Any) -> bool:
     return isinstance(value, list) and all(isinstance(text, str) for text in value)
-
-
-def _suggestion(name: str, names: Sequence[str]) -> str:
-    by_lower_case = {known.lower(): known for known in names}
-    near = difflib.get_close_matches(name.lower(), list(by_lower_case), 1)
-    return f" (did you mean {quoted(by_lower_case[near[0]])}?)" if near else ""
 
 
 def assemble(columns: Sequence[Column], values: Sequence[np.ndarray]) -> np.ndarray:

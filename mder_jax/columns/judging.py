@@ -4,9 +4,10 @@ from typing import NamedTuple
 
 import numpy as np
 
+from mder_jax._messages import quoted
 from mder_jax.columns import ranges
 from mder_jax.columns.column import PARTS, Column
-from mder_jax.columns.complaints import quoted, share
+from mder_jax.columns.complaints import share
 from mder_jax.columns.reading import Values
 
 OF_GAP, OF_OTHER, OF_UNSEEN = 0.1, 0.05, 1.0  # novelty

@@ -4,8 +4,9 @@ from collections.abc import Mapping, Sequence
 
 import numpy as np
 
+from mder_jax._messages import listed, quoted
 from mder_jax.columns.cells import floats
-from mder_jax.columns.complaints import listed, quoted, several
+from mder_jax.columns.complaints import several
 
 LEAST_ROWS = 10
 

@@ -7,10 +7,11 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from mder_jax._messages import listed, quoted
 from mder_jax.columns import ranges
 from mder_jax.columns.cells import Cells
 from mder_jax.columns.column import Column
-from mder_jax.columns.complaints import Complaints, listed, quoted, several, warn
+from mder_jax.columns.complaints import Complaints, several, warn
 from mder_jax.columns.encoding import Encoded, Encoding, assemble
 from mder_jax.columns.frames import Frame, read
 from mder_jax.columns.ranges import Range
@@ -193,8 +194,8 @@ def _of_text(frame: Frame, column: Column, cells: Cells) -> Found:
     kind = "number" if survey.is_of_numbers() else "category"
     for other, fits in {
         "boolean": ~np.isnan(numbers.parse_booleans(distinct)),
-        "date": dates.matches(distinct, dates.DATE),
-        "clock": dates.matches(distinct, dates.CLOCK),
+        "date": numbers.matches(distinct, dates.DATE),
+        "clock": numbers.matches(distinct, dates.CLOCK),
     }.items():
         if fits.any() and (fits | marker).all():
             kind = other

@@ -4,10 +4,11 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from mder_jax._messages import listed, quoted
 from mder_jax.columns import ranges
 from mder_jax.columns.cells import Cells
 from mder_jax.columns.column import Column
-from mder_jax.columns.complaints import WrongCellError, listed, quoted, share
+from mder_jax.columns.complaints import WrongCellError, share
 
 
 class Values(NamedTuple):

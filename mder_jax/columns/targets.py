@@ -4,8 +4,9 @@ from typing import Any
 
 import numpy as np
 
+from mder_jax._messages import quoted
 from mder_jax.columns.column import Column
-from mder_jax.columns.complaints import Complaints, WrongCellError, quoted
+from mder_jax.columns.complaints import Complaints, WrongCellError
 from mder_jax.columns.frames import Frame, read
 from mder_jax.columns.reading import features
 

@@ -13,7 +13,7 @@ from mder_jax import linalg
 from mder_jax._files import write_whole
 from mder_jax.columns import Column, Encoding
 from mder_jax.columns.judging import OF_GAP
-from mder_jax.columns.ranges import MARGIN, MOST_NOVEL, Range
+from mder_jax.columns.ranges import MARGIN, MOST_NOVEL, SAME, Range
 from mder_jax.estimator._predicted_rows import mixture_moments, traced_moments, with_novelty
 from mder_jax.estimator._predictor import Predictor
 from mder_jax.estimator._standardizer import Standardizer
@@ -75,7 +75,7 @@ def _drawn_to(limits: Range, values: Array) -> tuple[Array, Array]:
     inside = jnp.clip(values, low, high)
     beyond = jnp.abs(values - inside)
     if m == 0:
-        return inside, (beyond > 0).astype(values.dtype)
+        return inside, (beyond > np.float32(SAME * abs(limits.low))).astype(values.dtype)
     drawn = inside + jnp.sign(values - inside) * (m / (1 + m / beyond))  # m beyond / (m + beyond), which may overflow
     return drawn, jnp.minimum(jnp.minimum(beyond / m, np.float32(MOST_NOVEL)) ** 4, np.float32(MOST_NOVEL))
 
