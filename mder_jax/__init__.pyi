@@ -69,6 +69,7 @@ from .networks import (
     from_linen as from_linen,
     from_nnx as from_nnx,
     mlp as mlp,
+    table_network as table_network,
 )
 from .nig import (
     NIG as NIG,

@@ -37,6 +37,11 @@ def num_outputs(n: int) -> int:
     return n + linalg.tril_size(n) + 1
 
 
+def log_diagonal_outputs(n: int) -> np.ndarray:
+    """The places of ln L_11, ..., ln L_nn in the raw vector of `niw_link`, (n,)."""
+    return n + np.cumsum(np.arange(1, n + 1)) - 1
+
+
 def niw_link(
     raw: ArrayLike,
     n: int,

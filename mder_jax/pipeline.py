@@ -13,6 +13,7 @@ from mder_jax.estimator import MDERRegressor
 
 __all__ = ["Pipeline", "make_pipeline"]
 
+VALIDATION = "validation"  # the argument of `MDERRegressor.fit`
 # What is said of a method that only passes X through the steps.
 DOCUMENTATION = """As `MDERRegressor.{name}`, with X as it is before the steps:
 
@@ -32,7 +33,9 @@ class Pipeline(sklearn.pipeline.Pipeline):
 
     Each method of `MDERRegressor` that is given rows X takes them as they are before the steps: `predict_interval`,
     `predict_uncertainty`, `log_prob`, `calibrate`, `plot` and so on. Keywords of these methods go to the model. Sparse
-    results of the steps are made dense. The model itself, with ``calibration_`` and the like, is ``pipeline[-1]``.
+    results of the steps are made dense. Rows to validate with are also given as they are before the steps:
+    ``fit(X, y, model__validation=(X, y))`` for a step named model. The model itself, with ``calibration_`` and the
+    like, is ``pipeline[-1]``.
 
     Args:
       steps: pairs (name, transformer), and last (name, MDERRegressor).
@@ -50,9 +53,14 @@ class Pipeline(sklearn.pipeline.Pipeline):
       (1, 2)
     """
 
-    def _fit(self, *arguments: Any, **options: Any) -> Any:
-        """What scikit-learn's `fit` gives to the last step."""
-        return _dense(super()._fit(*arguments, **options))
+    def _fit(self, X: Any, y: Any = None, routed_params: Any = None, **options: Any) -> Any:
+        """What scikit-learn's `fit` gives to the last step; rows to validate with go through the steps before it."""
+        found = _dense(super()._fit(X, y, routed_params, **options))
+        given = routed_params[self.steps[-1][0]]["fit"] if routed_params else {}
+        for name, rows in given.items():
+            if name.endswith(VALIDATION) and type(rows) is tuple and rows:
+                given[name] = (self._before_the_model(rows[0]), *rows[1:])
+        return found
 
     def _model(self) -> Any:
         """The last step."""

@@ -31,6 +31,7 @@ def test_programs_of_training_and_prediction(monkeypatch):
     X, Y = np.random.default_rng(0).normal(size=(2, 20, 2))
     Y[0, 0] = np.nan
     options = {"members": 2, "max_iter": 1, "bootstrap": True, "batch_size": 7, "random_state": 0}
+    options["learning_rate_init"] = 5e-3  # one training
     mder.MDERRegressor((4,), **options).fit(X, Y).predict_uncertainty(X)
     assert names == ["_begin", "_train", "forward"]
 

@@ -11,6 +11,7 @@ from mder_jax import MDERRegressor
 from mder_jax.columns.ranges import LARGEST, Range
 from mder_jax.ensemble.forward import Forward
 from mder_jax.estimator import trained_rows
+from tests.support.cases import with_mlp
 
 SMALL = {"hidden_layer_sizes": (8,), "members": 3, "max_iter": 15, "random_state": 0}
 
@@ -194,7 +195,8 @@ def test_the_check_with_missing_targets_counts_what_is_there(model):
 
 
 def test_rows_without_a_finite_prediction_are_left_out(model):
-    """Only models of version 0.1.0 have such rows: they do not know the ranges of columns."""
+    """Only models of version 0.1.0 have such rows: they have an `mlp`, and do not know the ranges of columns."""
+    model = with_mlp(model)
     columns = tuple(column._replace(ranges=(Range(-LARGEST, LARGEST, 0.0),)) for column in model.encoding_.columns)
     model.encoding_ = replace(model.encoding_, columns=columns)
     X, Y = table(61, seed=6)

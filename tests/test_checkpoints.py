@@ -162,6 +162,7 @@ OTHER = {
     "bootstrap": {"bootstrap": True},
     "validation X": {"validation": (X, Y)},
     "validation weights": {"validation": (X, Y, np.ones(27))},
+    "judged": {"judge": lambda progress: 1.0},
     "values of optimizer": {"optimizer": mder.PerMember(np.full(3, 1e-2, np.float32), optax.adam)},
 }
 
@@ -248,6 +249,57 @@ def test_a_stop_or_an_error_of_the_callback_is_saved(tmp_path):
         fit(tmp_path / "error", callback=fails, callback_every=5)
     assert (tmp_path / "error" / "5").is_dir()
     np.testing.assert_array_equal(fit(tmp_path / "error").params, fit().params)
+
+
+SCORES = [5.0, 4.0, 1.0, 3.0, 2.0, 3.0, 0.5, 2.0]
+
+
+def judged(calls=None, fails=None):
+    """The score of each epoch, noted in `calls`; an error the first time it sees the epoch `fails`."""
+    failing = [fails]
+
+    def judge(progress):
+        if progress.epoch == failing[0]:
+            failing.clear()
+            failing.append(None)
+            raise RuntimeError("cannot tell")
+        if calls is not None:
+            calls.append(progress.epoch)
+        return SCORES[progress.epoch - 1]
+
+    return {"judge": judge, "judge_every": 1}
+
+
+def assert_same_judgement(found, whole):
+    for name in ("params", "best_epoch", "stopped_at", "diverged_at"):
+        np.testing.assert_array_equal(getattr(found, name), getattr(whole, name))
+    jax.tree.map(np.testing.assert_array_equal, found.history, whole.history)
+    assert found.epochs == whole.epochs
+
+
+@pytest.mark.parametrize("epoch", [2, 3, 5, 7])
+@pytest.mark.parametrize("patience", [None, 3])
+def test_a_judged_run_is_interrupted_and_goes_on(tmp_path, epoch, patience):
+    """Before and after its best epochs, 3 and 7; with patience it stops in epoch 6 and never sees the second."""
+    options = {"patience": patience, "checkpoint_every": 1}
+    whole = fit(None, patience=patience, **judged())
+    assert set(whole.best_epoch) == ({6} if patience is None else {2})
+    assert whole.epochs == (8 if patience is None else 6)
+    if epoch <= whole.epochs:
+        assert interrupt(tmp_path, epoch, **judged(), **options).epochs == epoch
+    calls = []
+    found = fit(tmp_path, **judged(calls), **options)
+    assert calls == list(range(epoch + 1 if epoch <= whole.epochs else 1, whole.epochs + 1))
+    assert_same_judgement(found, whole)
+    assert_same_judgement(fit(tmp_path, **judged(calls), **options), whole)  # nothing is left to do
+    assert calls[-1] == whole.epochs
+
+
+@pytest.mark.parametrize("epoch", [1, 3, 7, 8])
+def test_an_epoch_that_could_not_be_judged_is_judged_after_resuming(tmp_path, epoch):
+    with pytest.raises(RuntimeError, match="cannot tell"):
+        fit(tmp_path, **judged(fails=epoch), checkpoint_every=2)
+    assert_same_judgement(fit(tmp_path, **judged(), checkpoint_every=2), fit(None, **judged()))
 
 
 def test_a_directory_that_is_a_file_is_refused_at_once(tmp_path, monkeypatch):

@@ -18,6 +18,7 @@ import pytest
 import mder_jax
 from mder_jax import cli, columns, persistence
 from mder_jax.cli import _evaluate, _tables
+from tests.support.cases import with_mlp
 from tests.support.pages import Page
 
 SMALL = ["--members", "2", "--hidden", "8", "--epochs", "5", "--quiet"]
@@ -666,18 +667,22 @@ def test_models_of_python_predict_files_if_they_know_their_columns(trained, run,
 
 def test_a_model_file_of_version_0_1_0_still_predicts(trained, run, tmp_path):
     """Such a file has its columns in "extra", no ranges, no trained rows and other names of layers."""
-    document, arrays = persistence.load(trained / "model.mder")
+    from mder_jax.estimator import MDERRegressor
+
+    with_mlp(MDERRegressor.load(trained / "model.mder")).save(tmp_path / "model.mder")
+    document, arrays = persistence.load(tmp_path / "model.mder")
     features = [{"name": name, "kind": "number", "categories": []} for name in "xw"]
     features.append({"name": "group", "kind": "category", "categories": ["u", "v"]})
     targets = [{"name": name, "kind": "number", "categories": []} for name in "ab"]
     for name in ("encoding", "trained_rows", "target_transforms", "own_loss"):
         document.pop(name, None)
-    new = {"categorical_features", "target_transform", "warm_start"}
+    new = {"categorical_features", "target_transform", "warm_start", "embedding"}
     document["settings"] = {name: value for name, value in document["settings"].items() if name not in new}
     document |= {"feature_names": None, "extra": {"encoding": {"features": features, "targets": targets}}}
     document["fitted"] |= {"n_features_in_": 4}
-    document["design"].pop("embedded")
-    layers = {"params/dense_0": "params/layers_0", "params/dense_1": "params/layers_3"}
+    for name in ("embedded", "periodic"):
+        document["design"].pop(name)
+    layers = {f"params/dense_{number}": f"params/layers_{3 * number}" for number in range(3)}
     old = {
         name.replace(path := name.rpartition("/")[0], layers.get(path, path)): array
         for name, array in arrays.items()
@@ -687,7 +692,7 @@ def test_a_model_file_of_version_0_1_0_still_predicts(trained, run, tmp_path):
     table = pd.read_csv(trained / "test.csv")
     table.loc[0, ["x", "group"]] = 1e6, "q"
     table.to_csv(tmp_path / "t.csv", index=False)
-    for model in (trained / "model.mder", tmp_path / "old.mder"):
+    for model in (tmp_path / "model.mder", tmp_path / "old.mder"):
         assert run("predict", model, tmp_path / "t.csv", "-o", tmp_path / f"{model.name}.csv")[0] == 0
     new, old = (pd.read_csv(tmp_path / f"{name}.mder.csv") for name in ("model", "old"))
     pd.testing.assert_frame_equal(old[1:], new[1:], check_dtype=False)
@@ -823,7 +828,7 @@ def test_scores_of_a_larger_table_are_of_rows_drawn_at_random(trained, run, monk
     assert seen["y"].shape == (40, 2) and (seen["level"], seen["names"]) == (0.8, ["a", "b"]) and "pit" not in result
     code, said, error = run(*start)
     assert (code, error) == (0, "") and re.match(
-        r"40 of 60 rows, drawn at random\n\naccuracy: a R² .*\n\nthe report\n", said
+        r"40 of 60 rows, drawn at random\n\naccuracy: a R² .*\n\nscores of the predictive .*:\n\nthe report\n", said
     )
 
 
@@ -890,7 +895,8 @@ def test_evaluate_says_which_intervals_are_conformal(trained, run, tmp_path, row
     X = pd.DataFrame({"x": rng.uniform(-1, 1, 30), "w": rng.uniform(-1, 1, 30), "group": ["u", "v"] * 15})
     model.calibrate(X, Y).save(tmp_path / "m.mder")
     code, said, _ = run("evaluate", tmp_path / "m.mder", trained / "test.csv")
-    assert code == 0 and f"inside the intervals of mder predict at 0.9 {kind}: a " in said
+    assert code == 0 and f"coverage of the intervals that mder predict writes, at 0.9 {kind}: a " in said
+    assert "scores of the predictive distribution; coverage and width are those of its own quantiles:\n\n" in said
 
 
 def test_evaluate_says_on_standard_error_and_in_its_report_that_rows_were_trained_on(trained, run, tmp_path):
@@ -963,6 +969,27 @@ def test_texts_that_mean_a_missing_value(run, tmp_path, recorder):
     check(run(*start), 1, r"column 'y' is a target and must hold numbers; got 'none' \(line 3\)")
     result = json.loads(run(*start, "--na", "none")[1])
     assert (result["rows"], result["rows_without_target"]) == (10, 30)
+
+
+def test_texts_that_meant_a_missing_value_in_training_mean_it_again(run, tmp_path):
+    """Of a feature and of a target, in CSV and in Parquet; a model trained without --na knows none."""
+    rows = [{"c": ["u", "v", "none"][i % 3], "x": i * i % 17, "y": "gone" if i == 4 else str(i)} for i in range(40)]
+    table = pd.DataFrame(rows)
+    table.to_csv(tmp_path / "t.csv", index=False)
+    table.astype({"y": str}).to_parquet(tmp_path / "t.parquet")
+    start = ["train", tmp_path / "t.csv", "--targets", "y", "--epochs", "1", "--members", "2", "--hidden", "4"]
+    assert run(*start, "--na", "none", "--na", "gone", "--out", tmp_path / "m.mder")[0] == 0
+    for ending in ("csv", "parquet"):
+        code, said, error = run(
+            "predict", tmp_path / "m.mder", tmp_path / f"t.{ending}", "-o", tmp_path / "p.csv", "--force"
+        )
+        assert code == 0 and "unlike" not in error
+        code, said, _ = run("evaluate", tmp_path / "m.mder", tmp_path / f"t.{ending}", "--json")
+        assert code == 0 and json.loads(said)["rows"] == 40
+    table.replace("gone", "4").to_csv(tmp_path / "t.csv", index=False)
+    assert run(*start, "--force", "--out", tmp_path / "m.mder")[0] == 0
+    table.to_csv(tmp_path / "t.csv", index=False)
+    check(run("evaluate", tmp_path / "m.mder", tmp_path / "t.csv"), 1, "column 'y' is a target .* got 'gone'")
 
 
 def test_rows_unlike_training_are_counted_and_named(trained, run, tmp_path):
@@ -1038,7 +1065,7 @@ def test_scores_of_a_model_of_logarithms_are_in_original_units(logarithmic, trai
     np.testing.assert_allclose(result["intervals"]["coverage"], np.nanmean(inside, axis=0))
     assert result["names"] == ["a", "b"] and result["transformed"] == ["a", "log(b)"]
     code, said, _ = run(*start, "--report", page)
-    assert code == 0 and "nll in original units, the other scores of a, log(b):\n" in said
+    assert code == 0 and "distribution, of a, log(b) but for nll, which is in original units; coverage and" in said
     assert re.search(r"\neach target +a +log\(b\)\n", said) and "(conformal): a " in said
     shown = Page(page.read_text())
     assert shown.tables[1][0][1:3] == ["a", "b"] and shown.tables[3][0][1:3] == ["a", "log(b)"]

@@ -893,3 +893,52 @@ def test_a_constant_in_single_precision_is_the_same():
 def test_an_infinite_constant_is_refused():
     with pytest.raises(columns.CellError, match="'b' must hold finite numbers"):
         columns.learn(pd.DataFrame({"a": [1.0, 2.0, 3.0], "b": [np.inf] * 3}))
+
+
+def test_some_rows_are_read_as_the_whole_table_was():
+    """What few rows decide stays; levels and ranges are of these rows, and what was left out is not looked at."""
+    table = pa.table(
+        {
+            "mark": ["1,5", "2,25", "3,125", "4,125"],
+            "day": ["3/4/2024", "3/5/2024", "3/6/2024", "25/6/2024"],
+            "name": [None, None, None, None],
+            "size": ["1", "2", "2", "L"],
+        }
+    )
+    some = table.slice(2, 1).set_column(2, "name", pa.array(["x"]))
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        whole, _ = columns.learn(table, ["size"])
+        encoding, encoded = columns.learn(some, like=whole)
+    assert [column.name for column in encoding.columns] == ["mark", "day", "size"]
+    assert encoding.left_out == whole.left_out == ("name",)
+    assert encoded.X[0, [0, 1, -1]].tolist() == [3.125, pytest.approx(2024 + 153 / 365.2425, abs=0.01), 1.0]
+    assert encoding.columns[0].ranges[0] == (3.125, 3.125, 3.125) and encoding.columns[2].levels == ("2",)
+    with pytest.raises(ValueError, match="like says which columns are categories; leave out categorical"):
+        columns.learn(some, ["size"], like=whole)
+    with pytest.raises(ValueError, match="learnt from a table with the columns 'a'; it knows 'mark', 'day', 'name'"):
+        columns.learn(pa.table({"a": [1, 2]}), like=whole)
+
+
+def test_booleans_and_times_that_are_categories_are_known_however_they_are_stored():
+    """Categories of words, or of dates as text, in a later table of booleans or times, and the other way round."""
+    for words in (["TRUE", "FALSE"], ["True", "False"], ["1", "0"]):
+        encoding, learnt = quietly(pd.DataFrame({"c": words * 3, "x": range(6)}), categorical=["c"])
+        later = encoding.encode(pd.DataFrame({"c": [True, False] * 3, "x": range(6)}))
+        np.testing.assert_array_equal(later.X, learnt)
+    days, moments = ["2024-01-31", "2024-02-01"] * 3, ["2024-01-31 09:30:00", "2024-02-01 00:00:01"] * 3
+    for texts in (days, moments):
+        written, stored = pd.DataFrame({"c": texts}), pd.DataFrame({"c": pd.to_datetime(texts)})
+        for first, second in ((written, stored), (stored, written)):
+            encoding, learnt = quietly(first, categorical=["c"])
+            assert encoding.columns[0].levels == tuple(sorted(set(texts)))
+            np.testing.assert_array_equal(encoding.encode(second).X, learnt)
+
+
+def test_a_counter_of_a_larger_table_is_left_out():
+    """Rows of it are missing; the numbers of few rows of a grid, or of years, are no counter."""
+    rows = np.delete(np.arange(1, 31), [0, 3, 4, 20, 28])
+    with pytest.warns(UserWarning, match="columns left out: 'no' .a number of its own in every row"):
+        assert columns.learn(pd.DataFrame({"no": rows, "x": rows**2}))[0].left_out == ("no",)
+    for count in (rows * 10, rows + 1990, rows[::-1], rows - 5, rows + 0.5):
+        assert quietly(pd.DataFrame({"no": count, "x": rows**2}))[0].left_out == ()

@@ -22,15 +22,10 @@ from mder_jax.estimator.cross_conformal import guarantee, interval, smallest
 from mder_jax.mixture import Mixture
 from mder_jax.niw import NIW
 from mder_jax.persistence import ModelFileError
+from tests.support.cases import noisy_line as table
 
 TINY = {"hidden_layer_sizes": (4,), "members": 2, "max_iter": 4, "random_state": 0}
 N = 60
-
-
-def table(rows=N, seed=0):
-    rng = np.random.default_rng(seed)
-    X = rng.uniform(-1, 1, size=(rows, 2))
-    return X, X @ [[1.0, 0.5], [0.0, 1.0]] + 0.5 * rng.normal(size=(rows, 2))
 
 
 @pytest.fixture(scope="module")
@@ -279,22 +274,20 @@ def test_groups_weights_and_their_fits(model, monkeypatch):
     X, Y = table()
     groups, weights, fits = np.repeat(list("abcdef"), 10), np.linspace(0, 1, N), []
     model.fit(X, Y, groups=groups, sample_weight=weights)
-    fit = MDERRegressor.fit
-    monkeypatch.setattr(
-        MDERRegressor, "fit", lambda self, *given, **named: fits.append(named) or fit(self, *given, **named)
-    )
+    fit = MDERRegressor._fit
+    monkeypatch.setattr(MDERRegressor, "_fit", lambda *given: fits.append(given) or fit(*given))
     model.calibrate(X, Y, cv=3, groups=groups, sample_weight=weights)
     assert len(model.calibration_.joint_scores) == N - 1  # a row of weight 0 is left out
-    assert sorted(len(np.unique(named["groups"])) for named in fits) == [4, 4, 4]
-    assert all(len(named["sample_weight"]) == len(named["groups"]) for named in fits)
+    assert sorted(len(np.unique(own)) for *_, own, _ in fits) == [4, 4, 4]
+    assert all(len(own) == len(grouped) for *_, own, _, grouped, _ in fits)
 
 
 BAD = [
-    ({"cv": 1}, "cv must be an integer, 2 or more.*at most the 60 rows with a target; got 1"),
+    ({"cv": 1}, "cv must be an integer, 2 or more.*of folds at most the 60 rows with a target; got 1"),
     ({"cv": 61}, "at most the 60 rows with a target; got 61"),
-    ({"cv": True}, "cv must be an integer, 2 or more, a list with the indices.*got True"),
+    ({"cv": True}, "cv must be an integer, 2 or more, 'members', a list with the indices.*got True"),
     ({"cv": 2.5}, "got 2.5"),
-    ({"cv": "members"}, "got 'members'"),
+    ({"cv": "rows"}, "got 'rows'"),
     ({"cv": KFold}, "cv must be .* a scikit-learn splitter; got <class"),
     ({"cv": [np.arange(40), np.arange(30, 60)]}, "exactly one fold of cv; row 30 is in 2"),
     ({"cv": [np.arange(20), np.arange(30, 60)]}, "exactly one fold of cv; row 20 is in 0"),
@@ -314,7 +307,7 @@ BAD = [
 @pytest.mark.parametrize(("options", "message"), BAD)
 def test_bad_input(model, options, message, monkeypatch):
     if options.get("method") is None:
-        monkeypatch.setattr(_folds, "_fitted", None)  # found before anything is fitted
+        monkeypatch.setattr(MDERRegressor, "_fit", None)  # found before anything is fitted
     with pytest.raises(ValueError, match=message):
         model.calibrate(*table(), **options)
     assert model.calibration_ is None
@@ -337,14 +330,16 @@ def test_a_fold_that_cannot_be_fitted_is_named(model):
         model.calibrate(X, Y, cv=[np.arange(20), np.arange(20, N)])
 
 
-def test_a_warm_start_is_said_and_the_fits_start_anew(model, calibrated):
+def test_rows_that_only_a_warm_start_has_seen_are_said_and_the_fits_start_anew(model, calibrated):
     X, Y = table()
     model.set_params(warm_start=True).fit(X, Y)
+    model.calibrate(X, Y, cv=3)  # no warning: these are all rows
+    np.testing.assert_array_equal(model.predict_interval(X), calibrated.predict_interval(X))
+    model.fit(*(np.concatenate(parts) for parts in zip((X, Y), table(20, seed=1), strict=True)))
     with pytest.warns(
-        UserWarning, match="fit has seen 120 rows in all, the models without a fold are fitted to these 60"
+        UserWarning, match="fit has seen 80 rows in all, the models without a fold are fitted to these 60"
     ):
         model.calibrate(X, Y, cv=3)
-    np.testing.assert_array_equal(model.predict_interval(X), calibrated.predict_interval(X))
 
 
 def test_an_own_network_and_an_own_loss_are_those_of_the_folds(tmp_path):
@@ -372,7 +367,7 @@ def test_ctrl_c_in_a_fold_ends_the_calibration(model, monkeypatch):
 
         warnings.warn("interrupted: the members are returned as they are", RuntimeWarning, stacklevel=2)
 
-    monkeypatch.setattr(MDERRegressor, "fit", interrupted)
+    monkeypatch.setattr(MDERRegressor, "_fit", interrupted)
     with pytest.raises(KeyboardInterrupt):
         model.calibrate(*table(), cv=3)
     assert model.calibration_ is None
@@ -391,6 +386,47 @@ def test_frames_with_levels_that_a_fold_lacks(frame, tmp_path):
     found = model.predict_interval(columns)
     model.save(tmp_path / "model.mder")
     np.testing.assert_array_equal(MDERRegressor.load(tmp_path / "model.mder").predict_interval(columns), found)
+
+
+@pytest.mark.parametrize("frame", [pd.DataFrame, pa.table])
+def test_folds_read_columns_as_the_whole_table_does(frame):
+    """The decimal mark, the order of a date, numbers as categories, and what is left out, of which few rows decide."""
+    _, Y = table()
+    day = pd.date_range("2024-01-01", periods=N, freq="12h")
+    dates = [f"{one.day}/{one.month}/2024" if row < 30 else f"{one.day % 9 + 1}/1/2024" for row, one in enumerate(day)]
+    weight = ["0,125", "1,250", "2,5", *[f"{row},125" for row in range(1, N - 2)]]
+    count = np.where(np.arange(N) < N - 2, np.arange(N) + 1, 7)  # it numbers all rows but the last ones
+    size = np.where(np.arange(N) < 4, "small", np.where(np.arange(N) % 2, "38", "40"))
+    columns = frame({"date": dates, "weight": weight, "id": count, "size": size})
+    folds = [np.arange(4), np.arange(4, 30), np.arange(30, N - 2), np.arange(N - 2, N)]
+    with pytest.warns(UserWarning, match="text was read so: 'weight'"):
+        model = MDERRegressor(**TINY, categorical_features=["size"]).fit(columns, Y)
+    model.calibrate(columns, Y, cv=folds)
+    whole = {column.name: column for column in model.encoding_.columns}
+    assert (whole["date"].order, whole["weight"].decimal, list(whole)) == ("dmy", ",", [*columns_of(columns)])
+    for fold in model.calibration_.folds:
+        own = {column.name: column for column in fold.encoding.columns}
+        for name in ("kind", "order", "decimal", "parts"):
+            assert [getattr(own[key], name) for key in whole] == [getattr(whole[key], name) for key in whole]
+
+
+def columns_of(table):
+    return getattr(table, "column_names", None) or table.columns
+
+
+def test_rows_that_fit_leaves_out_are_not_looked_at(fitted, calibrated):
+    """Rows without a target or of weight 0 may hold anything, and do not change the folds of the others."""
+    X, Y = (np.concatenate([part, np.ones((2, 2))]) for part in table())
+    X[N:, 0], Y[N] = np.inf, np.nan
+    Y[N + 1] = -5.0
+    weights = np.append(np.ones(N + 1), 0.0)
+    model = MDERRegressor(**TINY).fit(X, Y, sample_weight=weights).calibrate(X, Y, cv=3, sample_weight=weights)
+    np.testing.assert_allclose(model.predict_interval(X[:N]), calibrated.predict_interval(X[:N]), rtol=1e-12)
+    logs = MDERRegressor(**TINY, target_transform="log")
+    positive = np.where(np.arange(N + 2)[:, None] < N, np.exp(Y), Y)
+    logs.fit(X, positive, sample_weight=weights)
+    for cv in (3, "members"):
+        assert logs.calibrate(X, positive, cv=cv, sample_weight=weights).calibration_.fit.rows <= N
 
 
 def test_transformed_targets_are_calibrated_in_their_units(calibrated):
@@ -478,7 +514,7 @@ def a_negative_unit(document, arrays):
         (unsorted_scores, r"scores of a fold must be sorted, of 2 targets; got shape \(20, 2\)"),
         (another_network, "the network of a fold must be that of the model"),
         (other_columns, "a fold must have the columns of the model"),
-        (lost_parameters, "3 arrays are not those of hidden layers"),
+        (lost_parameters, r"parameters must be named \['dense_0/bias', .*; got \["),
         (a_negative_unit, "targets must have 2 finite means and positive standard deviations"),
     ],
 )

@@ -445,3 +445,133 @@ def test_what_reduces_the_outputs_sees_whole_blocks():
         return jax.random.normal(jax.random.key(0), outputs.shape[1:2])
 
     assert np.unique(mder.predict(ensemble, X[:16], reduce=noise)).size == 16
+
+
+# ---- All members judged together
+
+
+def judge_of(*scores, seen=None):
+    """Returns the scores one after the other, and notes the epochs and parameters."""
+    numbers = iter(scores)
+
+    def judge(progress):
+        if seen is not None:
+            seen[progress.epoch] = progress.params
+        return next(numbers)
+
+    return judge
+
+
+# name: scores of epochs 1 to 6, the best of them (-1: none)
+SCORES = {
+    "middle": ([3.0, 2.0, 1.0, 2.0, 3.0, 4.0], 3),
+    "first": ([1.0, 2.0, 3.0, 4.0, 5.0, 6.0], 1),
+    "last": ([6.0, 5.0, 4.0, 3.0, 2.0, 1.0], 6),
+    "equal": ([2.0, 1.0, 1.0, 1.0, 2.0, 2.0], 2),
+    "some nan": ([np.nan, 2.0, np.nan, 1.0, np.nan, np.nan], 4),
+    "some infinite": ([np.inf, np.inf, 5.0, -np.inf, np.inf, 4.0], 4),
+    "all nan": ([np.nan] * 6, -1),
+    "all infinite": ([np.inf] * 6, -1),
+}
+
+
+@pytest.mark.parametrize("devices", [1, 2])
+@pytest.mark.parametrize("name", SCORES)
+def test_a_judge_chooses_the_epoch_of_all_members(name, devices):
+    scores, best = SCORES[name]
+    seen = {}
+    result = fit_ensemble(judge=judge_of(*scores, seen=seen), judge_every=1, devices=jax.devices()[:devices])
+    assert list(seen) == [1, 2, 3, 4, 5, 6] and result.epochs == 6
+    assert_same(result.params, seen[best if best > 0 else 6])
+    np.testing.assert_array_equal(result.best_epoch, np.full(5, best - 1 if best > 0 else -1))
+    np.testing.assert_array_equal(result.history.validation, np.tile(scores, (5, 1)))
+    np.testing.assert_array_equal(result.stopped_at, np.full(5, -1))
+    plain = fit_ensemble(devices=jax.devices()[:devices])
+    np.testing.assert_array_equal(result.history.train, plain.history.train)
+    assert_same(seen[6], plain.params)
+
+
+def test_a_judge_sees_the_epochs_at_its_intervals_and_the_last():
+    seen, calls = {}, []
+    judge = judge_of(3.0, 1.0, 2.0, 4.0, seen=seen)
+    options = {"epochs": 7, "callback": lambda progress: calls.append(progress), "callback_every": 3}
+    result = fit_ensemble(judge=judge, judge_every=2, **options)
+    assert list(seen) == [2, 4, 6, 7] and [progress.epoch for progress in calls] == [3, 6, 7]
+    expected = [np.nan, 3, np.nan, 1, np.nan, 2, 4]
+    np.testing.assert_array_equal(result.history.validation, np.tile(expected, (5, 1)))
+    assert_same(result.params, seen[4])
+    assert_same(calls[1].params, seen[4])  # callbacks get those that would be kept
+    np.testing.assert_array_equal(calls[1].history.validation[0], expected[:6])
+
+
+def test_without_an_interval_a_judge_is_called_about_a_hundred_times():
+    calls = []
+    fit_ensemble(judge=lambda progress: calls.append(progress.epoch) or 1.0, epochs=240, members=1)
+    assert calls == list(range(2, 241, 2))
+
+
+@pytest.mark.parametrize(("every", "stops"), [(1, 5), (2, 6), (3, 6)])
+def test_patience_with_a_judge(every, stops):
+    """Smallest in epoch 2, or the first one judged; three epochs later, as soon as it is judged again, all stop."""
+    score = {1: 5.0, 2: 1.0, 3: 1.0, 4: 2.0, 5: 3.0, 6: 3.0}
+    options = {"judge": lambda progress: score.get(progress.epoch, 3.0), "judge_every": every, "epochs": 40}
+    for progress in (False, True):  # a bar makes no difference
+        result = fit_ensemble(patience=3, **options, progress=progress)
+        assert result.epochs == stops
+        np.testing.assert_array_equal(result.stopped_at, np.full(5, stops - 1))
+        np.testing.assert_array_equal(result.best_epoch, np.full(5, max(2, every) - 1))
+        assert np.isnan(result.history.train[:, stops:]).all() and np.isfinite(result.history.train[:, :stops]).all()
+
+
+def test_scores_that_are_no_numbers_end_the_patience():
+    result = fit_ensemble(judge=lambda progress: np.nan, judge_every=1, patience=3)
+    assert (
+        result.epochs == 3
+        and set(result.best_epoch) == {-1}
+        and np.isfinite(np.asarray(result.history.train)[:, :3]).all()
+    )
+
+
+def test_a_judge_of_what_it_is_shown():
+    """The mean loss over all rows of the mean of the members is smallest at the chosen epoch."""
+
+    def judge(progress):
+        output = jnp.mean(jax.vmap(NETWORK.apply, (0, None))(progress.params, X), axis=0)
+        return jnp.mean(squared(output, Y))
+
+    result = fit_ensemble(judge=judge, judge_every=1, optimizer=optax.adam(0.3), epochs=20)
+    scores = np.asarray(result.history.validation[0])
+    assert result.best_epoch[0] == np.argmin(scores)
+    np.testing.assert_allclose(judge(result), scores.min(), rtol=1e-5)
+
+
+def test_members_that_diverge_are_judged_with_what_they_had():
+    rates = mder.PerMember(np.array([1e-2, 1e30], np.float32), optax.sgd)
+    seen = {}
+    judge = judge_of(*[6.0, 5.0, 4.0, 3.0, 2.0, 1.0], seen=seen)
+    with pytest.warns(RuntimeWarning, match="1 of 2 members became non-finite"):
+        result = fit_ensemble(members=2, optimizer=rates, judge=judge, judge_every=1)
+    assert result.diverged_at[0] == -1 and result.diverged_at[1] >= 0 and set(result.best_epoch) == {5}
+    assert all(np.isfinite(leaf).all() for leaf in jax.tree.leaves(seen[6]))
+    assert_same(result.params, seen[6])
+    np.testing.assert_array_equal(result.stopped_at, [-1, -1])
+
+
+@pytest.mark.parametrize(
+    ("changes", "error", "message"),
+    [
+        ({"judge": judge_of(1.0), "validation": (X, Y)}, ValueError, "in the place of validation; give one of the two"),
+        ({"judge": 3}, ValueError, "judge must be a function of a Progress"),
+        (
+            {"judge": judge_of(1.0), "judge_every": 0},
+            ValueError,
+            "judge_every must be an integer, 1 or more, or None; got 0",
+        ),
+        ({"judge_every": 1.5}, ValueError, "judge_every must be an integer"),
+        ({"patience": 3}, ValueError, "patience needs validation data"),
+        ({"judge": lambda progress: "good", "judge_every": 1}, ValueError, "could not convert string to float: 'good'"),
+    ],
+)
+def test_wrong_judges(changes, error, message):
+    with pytest.raises(error, match=message):
+        fit_ensemble(**changes)

@@ -233,7 +233,7 @@ def test_data_frames_of_pandas_and_polars(data):
         ({"members": 0}, "members must be an integer, 1 or more; got 0"),
         ({"members": 2.5}, "members must be"),
         ({"r": -1.0}, "r must be a number above 0; got -1.0"),
-        ({"activation": "cube"}, "activation must be one of relu, tanh, gelu, silu; got 'cube'"),
+        ({"activation": "cube"}, "activation must be one of swish, relu, tanh, gelu, silu; got 'cube'"),
         ({"hidden_layer_sizes": (8, 0)}, "hidden_layer_sizes must be integers above 0"),
         ({"batch_size": "all"}, "batch_size must be 'auto' or"),
         ({"validation_fraction": 1.0}, "validation_fraction must be a fraction"),

@@ -1,6 +1,7 @@
 """Model files: bit-equal after loading, whole or not at all, and safe to open whatever is in them."""
 
 import json
+import math
 import os
 import signal
 import struct
@@ -8,14 +9,17 @@ import subprocess
 import sys
 
 import jax
+import jax.numpy as jnp
 import numpy as np
 import pandas as pd
 import pytest
 from safetensors.numpy import save as as_safetensors
 
+import mder_jax
 from mder_jax import MDERRegressor, persistence
+from mder_jax.links import niw_link
 from mder_jax.persistence import ModelFileError
-from tests.support.cases import long
+from tests.support.cases import long, with_mlp
 
 
 @pytest.fixture(scope="module")
@@ -347,14 +351,62 @@ def test_killed_while_it_saves_there_is_always_a_whole_file(kills, content, tmp_
         assert MDERRegressor.load(path).members == 3
 
 
-def test_layers_of_a_file_of_version_0_1_0_have_other_names(model, tmp_path):
+@pytest.fixture(scope="module")
+def earlier(model):
+    return with_mlp(model)
+
+
+def as_version_2(document):
+    assert document["version"] == 3 and document["design"].pop("periodic") is None
+    document["version"] = 2
+    del document["settings"]["embedding"]
+
+
+def test_a_file_of_version_2_has_an_mlp(earlier, tmp_path):
+    """It predicts as relu layers and the link do by hand, and cannot be trained further."""
+    loaded = MDERRegressor.load(resealed(earlier, tmp_path, as_version_2))
+    assert loaded.predictor_.design == earlier.predictor_.design
+    params = loaded.predictor_.params
+    assert set(params) == {"dense_0", "dense_1", "dense_2"} and all(len(layer) == 2 for layer in params.values())
+    X = np.random.default_rng(1).normal(size=(7, 3))
+    hidden = np.stack([loaded.predictor_.inputs.forward(X)] * 3).astype(np.float64)
+    for number in range(3):
+        kernel, bias = (np.float64(params[f"dense_{number}"][part]) for part in ("kernel", "bias"))
+        hidden = hidden @ kernel + bias[:, None]
+        hidden = np.maximum(hidden, 0) if number < 2 else hidden
+    niw = niw_link(jnp.asarray(hidden), n=2, nu_max=math.inf, relative=True)
+    targets = loaded.predictor_.targets
+    np.testing.assert_allclose(
+        loaded.predict(X), targets.mean + targets.std * np.asarray(niw.mu).mean(axis=0), rtol=1e-4, atol=1e-5
+    )
+    np.testing.assert_array_equal(loaded.predict_interval(X), earlier.predict_interval(X))
+    loaded.save(tmp_path / "again.mder")
+    np.testing.assert_array_equal(MDERRegressor.load(tmp_path / "again.mder").predict(X), loaded.predict(X))
+    with pytest.raises(ValueError, match="those of files of earlier versions, an mlp, cannot be trained further"):
+        loaded.set_params(warm_start=True).fit(X, X[:, :2])
+
+
+def test_a_network_of_ones_own_in_a_file_of_version_2_is_trained_further(tmp_path):
+    random = np.random.default_rng(0)
+    X, Y = random.normal(size=(60, 2)), random.normal(size=(60, 1))
+    network = mder_jax.mlp((4,), mder_jax.num_outputs(1), link=lambda raw: niw_link(raw, n=1))
+    settings = {"members": 2, "max_iter": 2, "random_state": 0, "warm_start": True}
+    model = MDERRegressor(**settings, network=network).fit(X, Y)
+    path = resealed(model, tmp_path, as_version_2)
+    loaded = MDERRegressor.load(path, network=network)
+    np.testing.assert_array_equal(loaded.predict(X), model.predict(X))
+    assert loaded.calibrate(X, Y, cv=2).calibration_ is not None
+    loaded.fit(X, Y)
+
+
+def test_layers_of_a_file_of_version_0_1_0_have_other_names(earlier, tmp_path):
     def rename(arrays):
         for name in [name for name in arrays if name.startswith("params/dense_")]:
             _, layer, part = name.split("/")
             arrays[f"params/layers_{3 * int(layer.removeprefix('dense_'))}/{part}"] = arrays.pop(name)
 
-    loaded = MDERRegressor.load(resealed(model, tmp_path, lambda document: None, rename))
-    jax.tree.map(np.testing.assert_array_equal, loaded.predictor_.params, model.predictor_.params)
+    loaded = MDERRegressor.load(resealed(earlier, tmp_path, as_version_2, rename))
+    jax.tree.map(np.testing.assert_array_equal, loaded.predictor_.params, earlier.predictor_.params)
 
 
 def test_a_file_that_does_not_tell_how_the_factor_is_packed_has_it_as_in_the_paper(model, tmp_path):

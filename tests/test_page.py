@@ -88,7 +88,7 @@ def test_page_holds_the_numbers_of_the_report(text, case):
     assert tables[0] == [["model", f"a {SCRIPT}"], ["rows", "50"]]
     near, joint, single = ({row[0]: row[1:-1] for row in table} for table in tables[1:4])
     assert joint["negative log-likelihood"] == [f"{report.nll.value:.4g} ± {report.nll.standard_error:.2g}"]
-    assert joint["joint coverage at 90%"][0].startswith(f"{report.joint_coverage.value:.4g} ±")
+    assert joint["joint coverage at 90%, distribution"][0].startswith(f"{report.joint_coverage.value:.4g} ±")
     assert single[""] == near[""] == NAMES
     spread, rmse = np.nanstd(y, axis=0), np.sqrt(np.nanmean((y - uncertainty.mean) ** 2, axis=0))
     assert near["RMSE"] == [f"{value:.4g}" for value in rmse] == [f"{value:.4g}" for value in report.rmse]
@@ -99,7 +99,11 @@ def test_page_holds_the_numbers_of_the_report(text, case):
     inside = [
         np.mean(np.abs(y - uncertainty.mean)[known, j] <= half[known, j]) for j, known in enumerate(~np.isnan(y.T))
     ]
-    assert [cell.split(" ")[0] for cell in near["coverage at 90%, as predicted"]] == [f"{v:.4g}" for v in inside]
+    own = report.coverage
+    assert single["coverage at 90%, distribution"] == [f"{v:.4g} ± {e:.2g}" for v, e in zip(*own[:2], strict=True)]
+    assert [cell.split(" ")[0] for cell in near["coverage at 90%, intervals of mder predict"]] == [
+        f"{v:.4g}" for v in inside
+    ]
 
 
 def test_least_known_rows_come_in_order_with_their_values(text, case):

@@ -155,6 +155,22 @@ def test_parameters_of_fit_reach_the_step_they_name():
     assert model[-1].target_names_ == ["a", "b"] and model[0].mean_.tolist() == Y[0].tolist()
 
 
+@pytest.mark.parametrize("weights", [(), (WEIGHTS[TEST],)])
+def test_rows_to_validate_with_go_through_the_steps(weights):
+    """Also through those of an outer pipeline; the model is that of steps and model fitted by hand."""
+    model = make_pipeline(preprocessing(), small())
+    model.fit(FRAME[TRAIN], Y[TRAIN], mderregressor__validation=(FRAME[TEST], Y[TEST], *weights))
+    steps = preprocessing().set_params(sparse_threshold=0.0).fit(FRAME[TRAIN])
+    X, later = (steps.transform(FRAME[rows]) for rows in (TRAIN, TEST))
+    by_hand = small().fit(X, Y[TRAIN], validation=(later, Y[TEST], *weights))
+    np.testing.assert_array_equal(model[-1].validation_curve_, by_hand.validation_curve_)
+    outer = Pipeline([("first", preprocessing()), ("inner", make_pipeline(StandardScaler(), small()))])
+    outer.fit(FRAME[TRAIN], Y[TRAIN], inner__mderregressor__validation=(FRAME[TEST], Y[TEST], *weights))
+    np.testing.assert_allclose(outer[-1][-1].validation_curve_, by_hand.validation_curve_, rtol=1e-4)
+    with pytest.raises(ValueError, match=r"validation must be \(X, y\) or \(X, y, sample_weight\); got 3"):
+        model.fit(FRAME[TRAIN], Y[TRAIN], mderregressor__validation=3)
+
+
 def test_what_does_not_fit_is_named(pipeline):
     with pytest.raises(TypeError, match=r"the last step must be an MDERRegressor; 'ridge' is Ridge\. For other models"):
         make_pipeline(StandardScaler(), Ridge())

@@ -23,7 +23,7 @@ from mder_jax import MDERRegressor
 from mder_jax.estimator.target_transforms import FORMULAS, NamedMap, TargetTransforms, fit_transforms, folded_moments
 from mder_jax.persistence import ModelFileError
 
-SETTINGS = {"hidden_layer_sizes": (8,), "members": 2, "max_iter": 3, "random_state": 0}
+SETTINGS = {"hidden_layer_sizes": (8,), "members": 2, "max_iter": 10, "learning_rate_init": 0.03, "random_state": 0}
 
 
 def minus_log(y):

@@ -21,7 +21,8 @@ from mder_jax.estimator._standardizer import standardizer_of
 from mder_jax.estimator.trained_rows import hashes_of, remember
 from mder_jax.persistence import ModelFileError
 
-TINY = {"hidden_layer_sizes": (4,), "members": 2, "max_iter": 3, "random_state": 0}
+# One pace of training.
+TINY = {"hidden_layer_sizes": (4,), "members": 2, "max_iter": 3, "learning_rate_init": 5e-3, "random_state": 0}
 
 
 def table(rows=60, seed=0):
@@ -29,6 +30,10 @@ def table(rows=60, seed=0):
 
 
 X, Y = table()
+
+
+# With a loss of one's own each member validates its own loss; otherwise all are judged together.
+APART = {"loss": mder.mder_nll}
 
 
 @pytest.fixture
@@ -76,7 +81,7 @@ def test_a_row_of_weight_0_is_as_if_it_were_not_there(early_stopping):
 
 def test_weights_are_in_the_loss_and_in_the_validation_loss(given):
     weights = np.random.default_rng(3).uniform(0.1, 2, 60)
-    options = TINY | {"early_stopping": "last", "max_iter": 1, "learning_rate_init": 1e-30, "batch_size": 54}
+    options = TINY | APART | {"early_stopping": "last", "max_iter": 1, "learning_rate_init": 1e-30, "batch_size": 54}
     model = MDERRegressor(**options).fit(X, Y, sample_weight=weights)
     losses = -np.stack([standardised_log_prob(model, member) for member in range(2)])
     np.testing.assert_allclose(model.loss_curve_[:, 0], losses[:, :54] @ weights[:54] / weights[:54].sum(), rtol=1e-5)
@@ -84,6 +89,12 @@ def test_weights_are_in_the_loss_and_in_the_validation_loss(given):
     np.testing.assert_allclose(model.validation_curve_[:, 0], expected, rtol=1e-5)
     equal = MDERRegressor(**options).fit(X, Y)
     assert not np.allclose(equal.validation_curve_, model.validation_curve_)
+
+
+def test_weights_are_in_the_score_of_all_members(given):
+    weights = np.random.default_rng(3).uniform(0.1, 2, 60)
+    MDERRegressor(**TINY, early_stopping="last").fit(X, Y, sample_weight=weights)
+    np.testing.assert_allclose(given[0]["judge"]._weights, weights[54:] / weights.max(), rtol=1e-6)
 
 
 def standardised_log_prob(model, member):
@@ -113,9 +124,9 @@ def r2(y, mean):
 def test_own_rows_to_validate_with_are_those_of_all_members(given):
     frame, names = pd.DataFrame(X, columns=["a", "b"]), ["u", "v"]
     held = pd.DataFrame(X[:9], columns=["a", "b"]), pd.DataFrame(Y[:9, ::-1], columns=["v", "u"])
-    model = MDERRegressor(**TINY).fit(frame, pd.DataFrame(Y, columns=names), validation=held)
+    model = MDERRegressor(**TINY | APART).fit(frame, pd.DataFrame(Y, columns=names), validation=held)
     (call,) = given
-    assert len(call["X"]) == 60 and "weights" not in call
+    assert len(call["X"]) == 60 and "weights" not in call and call["judge"] is None
     np.testing.assert_array_equal(call["validation"][0], call["X"][:9])
     np.testing.assert_array_equal(call["validation"][1], call["Y"][:9])
     assert model.validation_curve_.shape == (2, 3) and model.held_out_ is None
@@ -124,22 +135,41 @@ def test_own_rows_to_validate_with_are_those_of_all_members(given):
     np.testing.assert_allclose(given[1]["validation"][2], weights[1:] / 8, rtol=1e-6)
 
 
-def test_the_last_rows_are_held_out(given):
-    MDERRegressor(**TINY, early_stopping="last", validation_fraction=0.2).fit(X, Y)
+def test_own_rows_judge_all_members_together(given):
+    held, weights = (X[:9], Y[:9]), np.arange(9.0)
+    model = MDERRegressor(**TINY).fit(X, Y, validation=(*held, weights))
     (call,) = given
-    np.testing.assert_array_equal(call["weights"].values, np.float32(np.arange(60) < 48)[None].repeat(2, 0))
-    np.testing.assert_array_equal(call["validation"][0].values, np.stack([call["X"][48:]] * 2))
+    judge = call["judge"]
+    assert len(call["X"]) == 60 and not {"weights", "validation"} & set(call)
+    np.testing.assert_array_equal(judge._X, call["X"][1:9])
+    np.testing.assert_array_equal(judge._Y, call["Y"][1:9])
+    np.testing.assert_allclose(judge._weights, weights[1:] / 8, rtol=1e-6)
+    assert judge._held_out.shape == (2, 8) and judge._held_out.all()
+    assert model.validation_curve_.shape == (2, 3) and model.held_out_ is None
+
+
+def test_the_last_rows_are_held_out(given):
+    for number, change in enumerate((APART, {})):
+        MDERRegressor(**TINY | change, early_stopping="last", validation_fraction=0.2).fit(X, Y)
+        call = given[number]
+        np.testing.assert_array_equal(call["weights"].values, np.float32(np.arange(60) < 48)[None].repeat(2, 0))
+    np.testing.assert_array_equal(given[0]["validation"][0].values, np.stack([call["X"][48:]] * 2))
+    np.testing.assert_array_equal(given[1]["judge"]._X, call["X"][48:])
+    assert given[1]["judge"]._held_out.all() and "validation" not in given[1]
 
 
 @pytest.mark.parametrize("groups", [np.arange(60) % 7, (list("abcdefg") * 9)[:60]])
 def test_whole_groups_are_held_out(given, groups):
-    MDERRegressor(**TINY | {"members": 6, "max_iter": 1}).fit(X, Y, groups=groups)
+    MDERRegressor(**TINY | APART | {"members": 6, "max_iter": 1}).fit(X, Y, groups=groups)
     held = given[0]["weights"].values == 0
     for member in range(6):
         inside, outside = (set(np.arange(60)[mask] % 7) for mask in (held[member], ~held[member]))
         assert len(inside) == 1 and not inside & outside
     assert len({tuple(mask) for mask in held}) > 1
     assert given[0]["validation"][2].values.sum(axis=1).tolist() == held.sum(axis=1).tolist()
+    MDERRegressor(**TINY | {"members": 6, "max_iter": 1}).fit(X, Y, groups=groups)
+    np.testing.assert_array_equal(given[1]["weights"].values == 0, held)
+    np.testing.assert_array_equal(given[1]["judge"]._held_out, held[:, held.any(axis=0)])
 
 
 def test_groups_of_different_size_hold_out_about_the_fraction():
@@ -221,6 +251,24 @@ def test_a_warm_start_never_trains_on_what_was_held_out(given, tmp_path, seed, s
         assert len(held) == 6 and len(held_later) == 15
         assert held <= held_later and not held & trained_later
         assert third[member] == first[member] and fourth[member] == second[member]
+
+
+def test_rows_that_come_in_pieces_are_added_by_warm_starts(tmp_path):
+    """In the place of partial_fit, also through files: units and columns are those of the first piece, errors fall."""
+    random = np.random.default_rng(0)
+    X = random.uniform(-2, 2, size=(300, 2))
+    Y = np.sin(2 * X) + 0.1 * random.normal(size=(300, 2))
+    model = MDERRegressor((16,), members=3, max_iter=60, random_state=0, warm_start=True)
+    errors = []
+    for rows in (40, 120, 300):
+        model.fit(X[:rows], Y[:rows])
+        errors.append(1 - model.score(X, Y))
+        model.save(tmp_path / "model.mder")
+        model = MDERRegressor.load(tmp_path / "model.mder")
+        np.testing.assert_allclose(model.predictor_.inputs.mean, X[:40].mean(axis=0))
+        assert model.encoding_.columns[0].ranges[0].high == X[:40, 0].max()
+    assert errors[2] < errors[1] < errors[0] and model.n_rows_ == 300
+    assert not hasattr(model, "partial_fit")
 
 
 def test_rows_with_copies_are_held_out_as_often_as_before():
@@ -354,11 +402,12 @@ def z32(model):
     return model.predictor_.inputs.forward(X)
 
 
-def test_the_usual_network_written_by_hand_is_the_usual_network():
-    hidden = mder.mlp((4,), 6, link=lambda raw: mder.niw_link(raw, n=2, relative=True))
-    np.testing.assert_array_equal(
-        MDERRegressor(**TINY, network=hidden).fit(X, Y).predict(X), MDERRegressor(**TINY).fit(X, Y).predict(X)
-    )
+@pytest.mark.parametrize("change", [APART, {"early_stopping": False}])
+def test_the_usual_network_written_by_hand_is_the_usual_network(change):
+    """But for what needs the usual network and loss: one epoch for all members, and a factor on the scale."""
+    hidden = mder.table_network((4,), 6, link=lambda raw: mder.niw_link(raw, n=2, relative=True))
+    usual = MDERRegressor(**TINY | change).fit(X, Y)
+    np.testing.assert_array_equal(MDERRegressor(**TINY | change, network=hidden).fit(X, Y).predict(X), usual.predict(X))
 
 
 def test_another_network_is_refused_by_load(tmp_path):
@@ -373,8 +422,8 @@ def test_another_network_is_refused_by_load(tmp_path):
     with pytest.raises(ModelFileError, match="was not trained with a network of your own; leave out network="):
         MDERRegressor.load(tmp_path / "usual.mder", network=Dense())
     document, arrays = persistence.load(tmp_path / "usual.mder")
-    persistence.save(tmp_path / "newer.mder", document | {"version": 3}, arrays)
-    with pytest.raises(ModelFileError, match=r"newer mder_jax \(version 3 of its models, this one reads 2\)"):
+    persistence.save(tmp_path / "newer.mder", document | {"version": 4}, arrays)
+    with pytest.raises(ModelFileError, match=r"newer mder_jax \(version 4 of its models, this one reads 3\)"):
         MDERRegressor.load(tmp_path / "newer.mder")
     for name in ("version", "own_network", "own_loss"):  # as files of today are
         del document[name]

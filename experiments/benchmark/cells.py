@@ -1,8 +1,11 @@
 """The unit of work, one method on one problem: it is saved when it is done, and a run that was stopped resumes."""
 
+import contextlib
 import dataclasses
 import hashlib
+import importlib.metadata
 import json
+import os
 import pathlib
 import re
 import warnings
@@ -11,14 +14,18 @@ from typing import Any
 import jax
 
 import mder_jax
+from experiments.benchmark.as_it_comes import AS_IT_COMES
 from experiments.benchmark.methods import METHODS, Method
 from experiments.benchmark.problems import Problem
 from experiments.benchmark.scores import of_rows, of_splits
-from experiments.benchmark.splits import Tasks, first_splits
+from experiments.benchmark.splits import TableTasks, Tasks
 from experiments.harness import progress, storage
 
 # What decides the numbers: this module and all that it imports of this package.
-MODULES = ("splits", "networks", "baselines", "scores", "methods", "problems", "cells")
+MODULES = (
+    *("splits", "networks", "baselines", "scores", "methods", "problems", "cells", "mixed_tables", "as_it_comes"),
+    *("table_encoder", "noise", "rivals", "rival_networks"),
+)
 
 
 def home(folder: pathlib.Path) -> pathlib.Path:
@@ -31,10 +38,35 @@ def path_of(folder: pathlib.Path, problem: Problem, method: str) -> pathlib.Path
     return home(folder) / (re.sub(r"[^\w-]+", "_", f"{problem.label} {method}") + ".json")
 
 
-def identity(config: Any) -> dict[str, Any]:
+def method_of(problem: Problem, name: str) -> Method:
+    """A method by name, as it is in this part."""
+    return AS_IT_COMES[name] if problem.part == "E" else METHODS[name]
+
+
+def identity_of(config: Any, problem: Problem, name: str) -> dict[str, Any]:
+    """That of a cell; a rival of part E is not of this library, which only scores it, and may change without it.
+
+    Days of other people's networks need not be run again for each change here. Tests hold that a Gaussian's scores are
+    right.
+    """
+    if problem.part != "E":
+        return identity(config)
+    packages = AS_IT_COMES[name].packages
+    versions = {package: _version(package) for package in packages}
+    return {**identity(config, with_library=not packages), "versions": versions}
+
+
+def _version(package: str) -> str:
+    try:
+        return importlib.metadata.version(package)
+    except importlib.metadata.PackageNotFoundError:
+        return "not installed"
+
+
+def identity(config: Any, with_library: bool = True) -> dict[str, Any]:
     """What decides the numbers of a cell besides its problem and method: settings, code and version of JAX."""
     here, library = pathlib.Path(__file__).parent, pathlib.Path(mder_jax.__file__).parent
-    sources = [*(here / f"{name}.py" for name in MODULES), *sorted(library.rglob("*.py"))]
+    sources = [here / f"{name}.py" for name in MODULES] + (sorted(library.rglob("*.py")) if with_library else [])
     code = hashlib.sha256(b"".join(path.read_bytes() for path in sources)).hexdigest()[:16]
     numbers = {name: getattr(config, name) for name in ("seed", "splits", "members", "small_members", "steps")}
     return {**numbers, "rates": list(config.rates), "code": code, "jax": jax.__version__}
@@ -54,6 +86,9 @@ def begin(cache: bool) -> None:
     import threadpoolctl
 
     threadpoolctl.threadpool_limits(1)
+    os.environ["OMP_NUM_THREADS"] = "1"  # of libraries that are loaded later
+    with contextlib.suppress(RuntimeError):  # JAX has started, and keeps the devices it has
+        mder_jax.use_all_cores(1)
     if cache:
         mder_jax.use_compilation_cache()
 
@@ -61,7 +96,7 @@ def begin(cache: bool) -> None:
 def perform(problem: Problem, name: str, config: Any, folder: pathlib.Path) -> None:
     """One cell: a method on a problem."""
     progress.running(f"{problem.label}: {name}")
-    cell = {"identity": identity(config), **_run(problem, METHODS[name], config)}
+    cell = {"identity": identity_of(config, problem, name), **_run(problem, method_of(problem, name), config)}
     path = path_of(folder, problem, name)
     path.parent.mkdir(exist_ok=True)
     storage.write(path, json.dumps(cell).encode())
@@ -70,26 +105,27 @@ def perform(problem: Problem, name: str, config: Any, folder: pathlib.Path) -> N
 def _run(problem: Problem, method: Method, config: Any) -> dict[str, Any]:
     """The rows that a method gives on a problem, or why it does not."""
     tasks = problem.tasks(config.splits)
-    recipe = problem.recipe(config, tasks.X.shape[1])
-    left_out, rows = method.left_out(tasks), {}
+    recipe = problem.recipe(config, tasks.training_rows)
+    left_out, not_installed, rows = method.left_out(tasks), "", {}
     if not left_out:
-        tasks = first_splits(tasks, method.most_splits)
+        tasks = tasks.first(method.most_splits)
         try:
             rows = _rows(problem, method, tasks, recipe)
         except ModuleNotFoundError as error:
-            left_out = f"{error}: pip install 'mder-jax[bench]'"
+            not_installed = f"{error}: pip install 'mder-jax[bench]'"
     return {
-        "training_rows": tasks.X.shape[1],
-        "test_rows": tasks.X_test.shape[1],
-        "inputs": tasks.X.shape[2],
+        "training_rows": tasks.training_rows,
+        "test_rows": tasks.Y_test.shape[1],
+        "inputs": tasks.inputs,
         "targets": tasks.targets,
-        "recipe": dataclasses.asdict(recipe),
+        "recipe": recipe and dataclasses.asdict(recipe),
         "rows": rows,
         "left_out": left_out,
+        "not_installed": not_installed,
     }
 
 
-def _rows(problem: Problem, method: Method, tasks: Tasks, recipe: Any) -> dict[str, Any]:
+def _rows(problem: Problem, method: Method, tasks: Tasks | TableTasks, recipe: Any) -> dict[str, Any]:
     with warnings.catch_warnings():
         warnings.filterwarnings("ignore", message=".*became non-finite")  # counted as failures
         made = method.run(tasks, recipe)

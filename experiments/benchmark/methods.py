@@ -11,7 +11,7 @@ import mder_jax as mder
 from experiments.benchmark import baselines, networks
 from experiments.benchmark.networks import Recipe, Trained, take
 from experiments.benchmark.scores import Forecast, gaussians
-from experiments.benchmark.splits import Tasks, set_apart
+from experiments.benchmark.splits import TableTasks, Tasks, set_apart
 
 
 @dataclass(frozen=True)
@@ -46,15 +46,15 @@ class Method:
     most_splits: int | None = None
     neural: ClassVar[bool]
 
-    def left_out(self, tasks: Tasks) -> str:
+    def left_out(self, tasks: Tasks | TableTasks) -> str:
         """Why it is not run on these tasks; empty if it is."""
-        if self.most_rows and tasks.X.shape[1] > self.most_rows:
+        if self.most_rows and tasks.training_rows > self.most_rows:
             return f"more than {self.most_rows} training rows"
         if self.most_targets and tasks.targets > self.most_targets:
             return f"more than {self.most_targets} targets"
         return ""
 
-    def run(self, tasks: Tasks, recipe: Recipe) -> list[Result]:
+    def run(self, tasks: Any, recipe: Any) -> list[Result]:
         """Fit all splits, and predict their test rows."""
         raise NotImplementedError
 

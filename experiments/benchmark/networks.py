@@ -1,6 +1,7 @@
-"""Methods made of networks: all splits and members of a kind are trained as one program, by the estimator's recipe.
+"""Methods made of networks: all splits and members of a kind are trained as one program, by one recipe.
 
-Only the learning rate is not the estimator's: the program is run once for each rate, and every split chooses its own.
+It has an `mlp` and AdamW, and each network stops early on rows of its own. The program is run once for each learning
+rate, and every split chooses its own.
 """
 
 import contextlib
@@ -22,11 +23,14 @@ from experiments.benchmark.scores import COVERAGES, Forecast
 from experiments.benchmark.splits import Tasks
 from mder_jax.calibration import Scale
 from mder_jax.estimator import recipe as usual
+from mder_jax.links import log_diagonal_outputs
 
 LAMBDA = 0.01
 DROPOUT, PASSES = 0.1, 50
 CALIBRATION_FRACTION = 0.15
-USUAL = mder.MDERRegressor()
+WIDTHS, ACTIVATION = (64, 64), "relu"
+ALPHA = 1e-4  # weight decay
+HELD_OUT = 0.1  # of the training rows, by each network
 
 
 class Kind(NamedTuple):
@@ -42,8 +46,7 @@ def diagonal_niw_link(raw: Array, n: int) -> mder.NIW:
     """`niw_link` without the outputs below the diagonal of L: μ₀ (n), ln L_jj (n), ν."""
     mu, log_diagonal, gate = raw[..., :n], raw[..., n : 2 * n], raw[..., 2 * n :]
     full = jnp.zeros((*raw.shape[:-1], mder.num_outputs(n)), raw.dtype)
-    places = n + np.cumsum(np.arange(1, n + 1)) - 1
-    full = full.at[..., :n].set(mu).at[..., places].set(log_diagonal).at[..., -1:].set(gate)
+    full = full.at[..., :n].set(mu).at[..., log_diagonal_outputs(n)].set(log_diagonal).at[..., -1:].set(gate)
     return mder.niw_link(full, n)
 
 
@@ -66,7 +69,7 @@ KINDS = {
 
 @dataclass(frozen=True)
 class Recipe:
-    """Size of the networks, length of training and learning rates to choose from; all else is as in `MDERRegressor`."""
+    """Size of the networks, length of training and learning rates to choose from; all else is the same everywhere."""
 
     widths: tuple[int, ...]
     epochs: int
@@ -76,9 +79,14 @@ class Recipe:
 
 
 def held_out_and_batch(rows: int) -> tuple[int, int]:
-    """How many of the training rows the estimator would hold out, and how many it would have in a minibatch."""
-    held_out = usual.rows_held_out(USUAL.validation_fraction, rows)
+    """How many of the training rows a network holds out, and how many it has in a minibatch."""
+    held_out = usual.rows_held_out(HELD_OUT, rows)
     return held_out, min(rows - held_out, usual.batch_size(rows - held_out))
+
+
+def patience(rows: int, batch: int) -> int:
+    """Epochs without a better validation loss: 50, or fewer if they have more than 1000 steps, but at least 10."""
+    return min(50, max(10, -(-1000 // -(-rows // batch))))
 
 
 class Trained(NamedTuple):
@@ -104,10 +112,10 @@ def fit(kind: Kind, tasks: Tasks, recipe: Recipe, members: int) -> Trained:
     count, batch = held_out_and_batch(tasks.X.shape[1])
     rows, n = tasks.X.shape[1] - count, tasks.targets
     link = partial(kind.link, n=n)
-    network = mder.mlp(recipe.widths, kind.outputs(n), USUAL.activation, link, kind.dropout)
+    network = mder.mlp(recipe.widths, kind.outputs(n), ACTIVATION, link, kind.dropout)
     learnt, held_out = _rows_of_members(tasks, recipe.seed, members, count)
     # As it is for a rate of 1: the schedule and the weight decay of AdamW are both proportional to the rate.
-    at_one = usual.optimizer(1.0, USUAL.alpha, recipe.epochs, rows, batch)
+    at_one = usual.optimizer(1.0, ALPHA, recipe.epochs, rows, batch)
 
     def at_rate(rate: float) -> mder.Ensemble:
         values = np.full(tasks.splits * members, rate, np.float32)
@@ -121,7 +129,7 @@ def fit(kind: Kind, tasks: Tasks, recipe: Recipe, members: int) -> Trained:
                 epochs=recipe.epochs,
                 batch_size=batch,
                 validation=held_out,
-                patience=usual.patience(rows, batch),
+                patience=patience(rows, batch),
                 progress=False,
             )
 

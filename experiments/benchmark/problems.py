@@ -1,9 +1,10 @@
-"""What is measured: parts A to D, each a list of problems, and what a problem adds to the usual scores.
+"""What is measured: parts A to E, each a list of problems, and what a problem adds to the usual scores.
 
 A  one target, the protocol of Hernández-Lobato and Adams (2015): a hidden layer of 50 units (protein: 100).
 B  several targets at once.
 C  simulated tables whose true distribution is known.
 D  rows unlike those of training: later ones, a block of the inputs held out, a gap; and smaller training parts.
+E  tables as they come, with one and several targets: what people use, each with its authors' defaults.
 """
 
 from collections.abc import Callable, Iterable
@@ -12,10 +13,12 @@ from typing import Any
 
 import jax
 import numpy as np
+import pyarrow as pa
 
 import mder_jax as mder
-from experiments.benchmark.networks import USUAL, Recipe, held_out_and_batch
-from experiments.benchmark.splits import Tasks, joined, make_tasks, seeded_splits
+from experiments.benchmark import mixed_tables
+from experiments.benchmark.networks import WIDTHS, Recipe, held_out_and_batch
+from experiments.benchmark.splits import TableTasks, Tasks, joined, make_table_tasks, make_tasks, seeded_splits
 from experiments.harness.storage import ResultsError
 from mder_jax.datasets import real_tables
 
@@ -23,13 +26,14 @@ UNIVARIATE = ("protein", "naval", "power", "kin8nm", "wine-red", "concrete", "en
 JOINT = ("naval", "births1", "ansur2", "energy", "slump", "rf1")
 BLOCKS = ("births1", "energy")
 FEW_SPLITS = ("protein", "trivariate", "rf1")
-# On these the defaults of the estimator and of the networks here were chosen (docs/defaults); on no other.
+# On these the defaults of the estimator and of the networks here were chosen, or may be (docs/defaults); on no other.
 USED_TO_CHOOSE = (
     *("slump", "yacht", "energy", "concrete", "wine-red", "kin8nm", "naval", "births1", "ansur2", "power"),
-    "trivariate",
+    *("trivariate", "protein"),
+    *mixed_tables.TO_CHOOSE,
 )
 SIMULATED_HERE = ("circle", "gap")
-SETS = tuple(sorted([*real_tables.SOURCES, *SIMULATED_HERE]))
+SETS = tuple(sorted([*real_tables.SOURCES, *mixed_tables.SOURCES, *SIMULATED_HERE]))
 GROUPS = USED, NEVER_USED, SIMULATED = ("used to choose defaults", "never used to choose anything", "simulated here")
 MOST_EPOCHS, LONG = 500, 100  # epochs
 SMALL, LARGE = 500, 5000  # rows
@@ -44,8 +48,13 @@ ALL = (
 )
 WITH_TRUTH = ("ridge", "trees", "niw", "niw-diagonal", "nig", "gaussian", "gaussian-diagonal", "ngboost")
 WITH_EPISTEMIC = ("niw", "nig", "gaussian", "dropout", "process")
+OF_TABLES = (
+    *("mder", "catboost", "catboost-uncertainty", "xgboost", "lightgbm", "realmlp", "tabm", "trees", "ngboost"),
+    *("process", "ridge"),
+)
 # Seconds of a split for each row, about; ensembles in part A, and in all others.
 SECONDS = {"ngboost": 2e-3, "trees": 4e-4, "process": 2e-3, "ridge": 0.0, "nig": 3e-4, "dropout": 6e-4}
+SECONDS |= {"realmlp": 2e-2, "tabm": 1e-1, "xgboost": 1e-3, "lightgbm": 1e-3, "catboost-uncertainty": 1e-3}
 SECONDS_SHORT, SECONDS_LONG = 1e-3, 3e-3
 
 Scores = dict[str, np.ndarray]
@@ -55,21 +64,23 @@ Scores = dict[str, np.ndarray]
 class Problem:
     """A table, the task on it, the methods to run, and what to measure besides the usual scores."""
 
-    part: str  # "A" to "D"
+    part: str  # "A" to "E"
     table: str  # its name, also if it is simulated here
     epochs: int | None = None  # of part A; None for as many as the steps allow
     fraction: float = 1.0  # of the training rows that are used
     block: bool = False  # whether a block of the inputs is held out
-    make: Callable[["Problem", int], Tasks]  # (problem, splits) -> tasks
+    one_target: bool = False  # whether only the first of several targets is to be predicted
+    make: Callable[["Problem", int], Any]  # (problem, splits) -> tasks
     methods: tuple[str, ...] = ALL  # names; those of part A are options
-    more: Callable[[Scores, Tasks], dict[str, Any]] | None = None  # (scores of the rows, tasks) -> further scores
+    more: Callable[[Scores, Any], dict[str, Any]] | None = None  # (scores of the rows, tasks) -> further scores
 
     @property
     def name(self) -> str:
         """Unique within its part."""
         length = f"{self.epochs} epochs" if self.epochs else ""
         rows = "block" if self.block else f"{self.fraction:.0%} of the rows" if self.fraction < 1 else ""
-        return ", ".join(filter(None, (self.table, length, rows)))
+        targets = "one target" if self.one_target else ""
+        return ", ".join(filter(None, (self.table, length, rows, targets)))
 
     @property
     def label(self) -> str:
@@ -79,27 +90,36 @@ class Problem:
     @property
     def rows(self) -> int:
         """Of the table, about."""
-        return 1000 if self.table in SIMULATED_HERE else real_tables.SOURCES[self.table].rows
+        if self.table in SIMULATED_HERE:
+            return 1000
+        mixed = mixed_tables.SOURCES.get(self.table)
+        return mixed.rows if mixed else real_tables.SOURCES[self.table].rows
 
     def seconds(self, method: str, splits: int) -> float:
         """The time of a method, about, to begin with the longest."""
         return splits * self.rows * SECONDS.get(method, SECONDS_SHORT if self.part == "A" else SECONDS_LONG)
 
-    def tasks(self, splits: int) -> Tasks:
+    def tasks(self, splits: int) -> Tasks | TableTasks:
         """Tasks of the first splits; five of protein, as in the protocol, and of some others to save time."""
-        if self.table in FEW_SPLITS or self.fraction < 1 or ((self.epochs or 0) > LONG and self.rows > LARGE):
+        long = (self.epochs or 0) > LONG or self.table in mixed_tables.SOURCES
+        if self.table in FEW_SPLITS or self.fraction < 1 or (long and self.rows > LARGE):
             splits = min(splits, 5)
         return self.make(self, min(splits, 10) if self.block else splits)
 
-    def recipe(self, config: Any, rows: int) -> Recipe:
-        """Of the networks, given the training rows: that of the protocol, or the estimator's as long as steps allow."""
+    def recipe(self, config: Any, rows: int) -> Recipe | None:
+        """Of the networks, given the training rows: that of the protocol, or the usual one as long as steps allow.
+
+        In part E each method has its own, and there is none here.
+        """
+        if self.part == "E":
+            return None
         if self.epochs:
             widths = (100,) if self.table == "protein" else (50,)
             return Recipe(widths, self.epochs, config.members, config.seed, config.rates)
         held_out, batch = held_out_and_batch(rows)
         epochs = min(MOST_EPOCHS, max(1, config.steps // -(-(rows - held_out) // batch)))
         members = config.small_members if rows <= SMALL else config.members
-        return Recipe(USUAL.hidden_layer_sizes, epochs, members, config.seed, config.rates)
+        return Recipe(WIDTHS, epochs, members, config.seed, config.rates)
 
 
 def all_problems(epochs: Iterable[int], growth: int) -> list[Problem]:
@@ -108,6 +128,7 @@ def all_problems(epochs: Iterable[int], growth: int) -> list[Problem]:
     lengths = sorted(epochs, reverse=True)
     truth: dict[str, Any] = {"part": "C", "methods": WITH_TRUTH}
     unlike: dict[str, Any] = {"part": "D", "methods": WITH_EPISTEMIC, "more": _in_and_out}
+    whole: dict[str, Any] = {"part": "E", "methods": OF_TABLES, "make": _as_it_comes}
     few: dict[str, Any] = {"part": "D", "methods": WITH_EPISTEMIC, "make": _seeded}
     return [
         *(Problem(part="A", table=t, epochs=e, make=_seeded, more=_in_units) for e in lengths for t in UNIVARIATE),
@@ -118,6 +139,9 @@ def all_problems(epochs: Iterable[int], growth: int) -> list[Problem]:
         Problem(**unlike, table="gap", make=_gap),
         *(Problem(**unlike, table=table, block=True, make=_block) for table in BLOCKS),
         *(Problem(**few, table=table, fraction=fraction) for table in BLOCKS for fraction in fractions),
+        *(Problem(**whole, table=table, one_target=table in JOINT, more=_in_units) for table in UNIVARIATE),
+        *(Problem(**whole, table=table) for table in JOINT),
+        *(Problem(**whole, table=table, more=_more_of(source)) for table, source in mixed_tables.SOURCES.items()),
     ]
 
 
@@ -133,7 +157,7 @@ def missing(tables: Iterable[str]) -> dict[str, str]:
     found = {}
     for name in sorted(set(tables) - set(SIMULATED_HERE)):
         try:
-            real_tables.locate(name)
+            (mixed_tables if name in mixed_tables.SOURCES else real_tables).locate(name)
         except mder.datasets.MissingTableError as error:
             found[name] = str(error)
     return found
@@ -155,6 +179,24 @@ def _seeded(problem: Problem, splits: int) -> Tasks:
     return make_tasks(
         table.X, targets, [(train[: round(problem.fraction * len(train))], test) for train, test in parts]
     )
+
+
+def _as_it_comes(problem: Problem, splits: int) -> TableTasks:
+    """Random splits of a table with all its columns, of the first target or of all."""
+    if problem.table in mixed_tables.SOURCES:
+        X, Y = _mixed_table(problem.table)[1:]
+    else:
+        table = _table(problem.table)
+        X, Y = pa.table({f"x{place}": column for place, column in enumerate(table.X.T)}), table.Y
+    return make_table_tasks(X, Y[:, :1] if problem.one_target else Y, seeded_splits(len(Y), splits))
+
+
+def _mixed_table(name: str) -> mixed_tables.MixedTable:
+    """A table with columns of any kind; a file that is another one ends the run with a sentence."""
+    try:
+        return mixed_tables.read(name)
+    except ValueError as error:
+        raise ResultsError(str(error)) from None
 
 
 def _later(problem: Problem, splits: int) -> Tasks:
@@ -214,7 +256,12 @@ def _circle(problem: Problem, splits: int) -> Tasks:
     return joined(parts)
 
 
-def _in_units(rows: Scores, tasks: Tasks) -> dict[str, Any]:
+def _more_of(source: mixed_tables.Source) -> Callable[[Scores, TableTasks], dict[str, Any]] | None:
+    """Scores in the unit of the target, if there is one."""
+    return _in_units if len(source.targets) == 1 else None
+
+
+def _in_units(rows: Scores, tasks: Tasks | TableTasks) -> dict[str, Any]:
     """NLL and rmse of one target in its own unit."""
     unit = tasks.unit[:, 0]
     rmse = unit * np.sqrt(np.mean(rows["errors"][..., 0] ** 2, axis=1))

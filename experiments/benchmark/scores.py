@@ -10,7 +10,7 @@ import numpy as np
 from jax import Array, lax
 
 import mder_jax as mder
-from experiments.benchmark.splits import Tasks
+from experiments.benchmark.splits import TableTasks, Tasks
 from mder_jax import linalg, nig
 
 COVERAGES = (0.5, 0.9)
@@ -102,7 +102,7 @@ def _distance(factor: Array, d: Array) -> Array:
     return _norm(linalg.whiten(jnp.broadcast_to(factor, (*d.shape, d.shape[-1])), d))
 
 
-def of_rows(forecast: Forecast, tasks: Tasks) -> dict[str, np.ndarray]:
+def of_rows(forecast: Forecast, tasks: Tasks | TableTasks) -> dict[str, np.ndarray]:
     """Scores of every test row of every split: arrays (S, K, ...).
 
     Blocks have one size, and members are repeated to a common number, which does not change their mixture, so that all

@@ -4,6 +4,7 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 import numpy as np
+import pyarrow as pa
 
 TRAINING_FRACTION = 0.9
 
@@ -34,6 +35,59 @@ class Tasks(NamedTuple):
         """How many targets."""
         return self.Y.shape[-1]
 
+    @property
+    def training_rows(self) -> int:
+        """How many rows there are to learn from."""
+        return self.X.shape[1]
+
+    @property
+    def inputs(self) -> int:
+        """How many inputs."""
+        return self.X.shape[2]
+
+    def first(self, count: int | None) -> "Tasks":
+        """The first splits only; all of them for None."""
+        return Tasks(*(field[:count] for field in self))
+
+
+class TableTasks(NamedTuple):
+    """S splits of one table as it is: inputs have columns of any kind, with gaps.
+
+    Targets Y (S, N, n) and Y_test (S, K, n) are standardised as in `Tasks`, in `unit` (S, n). `train` (S, N) and `rows`
+    (S, K) are indices of rows of the table.
+    """
+
+    table: pa.Table
+    train: np.ndarray
+    Y: np.ndarray
+    rows: np.ndarray
+    Y_test: np.ndarray
+    unit: np.ndarray
+
+    @property
+    def splits(self) -> int:
+        """How many splits."""
+        return len(self.train)
+
+    @property
+    def targets(self) -> int:
+        """How many targets."""
+        return self.Y.shape[-1]
+
+    @property
+    def training_rows(self) -> int:
+        """How many rows there are to learn from."""
+        return self.train.shape[1]
+
+    @property
+    def inputs(self) -> int:
+        """How many columns of inputs."""
+        return self.table.num_columns
+
+    def first(self, count: int | None) -> "TableTasks":
+        """The first splits only; all of them for None."""
+        return TableTasks(self.table, *(field[:count] for field in self[1:]))
+
 
 def seeded_splits(rows: int, count: int) -> list[tuple[np.ndarray, np.ndarray]]:
     """The 90/10 splits of Hernández-Lobato and Adams (2015): training and test rows, the same on every machine."""
@@ -46,6 +100,14 @@ def seeded_splits(rows: int, count: int) -> list[tuple[np.ndarray, np.ndarray]]:
 def make_tasks(X: np.ndarray, Y: np.ndarray, splits: Sequence[tuple[np.ndarray, np.ndarray]]) -> Tasks:
     """Standardise the table for each split; all splits must have the same numbers of rows."""
     return joined([_one_split(X, Y, train, test) for train, test in splits])
+
+
+def make_table_tasks(table: pa.Table, Y: np.ndarray, splits: Sequence[tuple[np.ndarray, np.ndarray]]) -> TableTasks:
+    """Standardise the targets for each split, and leave the inputs as they are."""
+    train, rows = (np.stack(parts) for parts in zip(*splits, strict=True))
+    values, unit = zip(*(_standardized(Y, part) for part in train), strict=True)
+    learnt, scored = (np.stack([y[part] for y, part in zip(values, of, strict=True)]) for of in (train, rows))
+    return TableTasks(table, train, learnt, rows, scored, np.stack(unit))
 
 
 def _one_split(X: np.ndarray, Y: np.ndarray, train: np.ndarray, test: np.ndarray) -> Tasks:
@@ -73,8 +135,3 @@ def set_apart(tasks: Tasks, fraction: float) -> tuple[Tasks, np.ndarray, np.ndar
     """Take the last rows of each training part away, and return them: they lie in random order already."""
     kept = tasks.X.shape[1] - int(np.ceil(fraction * tasks.X.shape[1]))
     return tasks._replace(X=tasks.X[:, :kept], Y=tasks.Y[:, :kept]), tasks.X[:, kept:], tasks.Y[:, kept:]
-
-
-def first_splits(tasks: Tasks, count: int | None) -> Tasks:
-    """The first splits only; all of them for None."""
-    return Tasks(*(field[:count] for field in tasks))

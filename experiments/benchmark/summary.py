@@ -7,6 +7,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from experiments.benchmark import statistics
+from experiments.benchmark.as_it_comes import OURS
 from experiments.benchmark.comparisons import Difference, published, standard_error
 from experiments.benchmark.methods import ENSEMBLE, METHODS
 from experiments.benchmark.problems import GROUPS, NEVER_USED, group
@@ -28,7 +29,7 @@ def text(results: Saved) -> str:
     for part, layout in PARTS.items():
         own = [problem for problem in problems if problem["part"] == part and problem["fraction"] == 1]
         if own:
-            lines += ["", *_printed(layout, own)]
+            lines += ["", *_printed(layout, statistics.by_group(own) if part == "E" else own)]
     return "\n".join([*lines, "", *_growth(problems), "", *_troubles(problems)])
 
 
@@ -59,13 +60,19 @@ def _printed(layout: Layout, problems: list[Saved]) -> Iterator[str]:
 
 
 def _header(problem: Saved) -> str:
-    recipe = problem["recipe"]
-    widths = " and ".join(map(str, recipe["widths"]))
     return (
         f"{problem['name']}: {problem['training_rows']} rows to learn from, {problem['test_rows']} to be scored on, "
-        f"{problem['inputs']} inputs, {problem['targets']} targets; networks of {widths} units, "
-        f"{recipe['epochs']} epochs, ensembles of {recipe['members']}; {group(problem['table'])}"
+        f"{problem['inputs']} inputs, {problem['targets']} targets; {_networks(problem['recipe'])}"
+        f"{group(problem['table'])}"
     )
+
+
+def _networks(recipe: Saved | None) -> str:
+    """Networks that all methods share; in part E there are none."""
+    if recipe is None:
+        return ""
+    widths = " and ".join(map(str, recipe["widths"]))
+    return f"networks of {widths} units, {recipe['epochs']} epochs, ensembles of {recipe['members']}; "
 
 
 def _mean_and_error(values: Any) -> str:
@@ -84,10 +91,10 @@ def _published(problem: Saved) -> Iterator[str]:
     yield f"  published: {found or 'nothing'}"
 
 
-def _to_ensemble(problem: Saved, label: str) -> Difference | None:
-    """Joint NLL minus that of the NIW ensemble, for the other rows."""
-    both = label != ENSEMBLE and ENSEMBLE in problem["rows"]
-    return statistics.difference(problem, label) if both else None
+def _to_ensemble(problem: Saved, label: str, ours: str = ENSEMBLE) -> Difference | None:
+    """Joint NLL minus that of the NIW ensemble, or of another row, for the other rows."""
+    both = label != ours and ours in problem["rows"]
+    return statistics.difference(problem, label, ours) if both else None
 
 
 def _joint(problem: Saved, label: str) -> str:
@@ -99,6 +106,22 @@ def _joint(problem: Saved, label: str) -> str:
         f"{_mean_and_error(row['nll']):>17}{np.mean(row['energy']):8.3f}{np.mean(row['rmse']):8.3f}"
         f"{np.mean(row['inside_50%']):9.1%}{np.mean(row['inside_90%']):9.1%}{size:9.3g}{to_ensemble:>38}"
     )
+
+
+def _as_it_comes(problem: Saved, label: str) -> str:
+    row = problem["rows"][label]
+    found = _to_ensemble(problem, label, OURS)
+    return (
+        f"{_mean_and_error(row['nll']):>17}{_mean_and_error(row['rmse']):>17}{np.mean(row['energy']):8.3f}"
+        f"{np.mean(row['inside_90%']):9.1%}{f'{found!s:>29}{found.p:>9.2g}' if found else '':>38}"
+    )
+
+
+def _units(problem: Saved) -> Iterator[str]:
+    row = problem["rows"].get(OURS, {})
+    if "nll_in_units" in row:
+        scores = f"NLL {_mean_and_error(row['nll_in_units'])}, rmse {_mean_and_error(row['rmse_in_units'])}"
+        yield f"  {OURS} in the unit of the target: {scores}"
 
 
 def _truth(problem: Saved, label: str) -> str:
@@ -143,6 +166,14 @@ PARTS = {
         _epistemic,
         repeated=True,
     ),
+    "E": Layout(
+        "E. Tables as they come, each method with its authors' defaults; targets standardised: joint NLL, rmse,\n"
+        f"   energy score, joint region of 90 %, and joint NLL minus that of {OURS}. Seconds are those\n"
+        "   of one core at work for all that a row needs; training holds compiling, that of predictions is apart",
+        f"{'NLL':>17}{'rmse':>17}{'energy':>8}{'in 90 %':>9}{f'NLL to {OURS}':>29}{'p':>9}",
+        _as_it_comes,
+        _units,
+    ),
 }
 
 
@@ -170,6 +201,8 @@ def _troubles(problems: list[Saved]) -> Iterator[str]:
                 yield "; ".join([f"{where}, {label}: {len(failed)} splits with a failure, {said}", *failed[:1]])
         for method, why in problem["left_out"].items():
             yield f"{where}: {method} left out, {why}"
+        for method, why in problem.get("not_installed", {}).items():
+            yield f"{where}: {method} MISSING, {why}"
     yield f"{count} rows of these tables with failures or non-finite scores"
 
 
@@ -233,3 +266,22 @@ def rates_table(results: Saved) -> str:
         if any(name in rates for rates in found):
             lines.append([method.rows[-1].label, *(rates.get(name, "") for rates in found)])
     return markdown(lines)
+
+
+NOT_RUN = "Not run yet.\n"
+
+
+def as_it_comes_table(results: Saved) -> str:
+    """Ours against the hardest rival on each table of part E, as a table of Markdown; never used ones last."""
+    problems = statistics.by_group(statistics.as_it_comes(statistics.problems_of(results)))
+    header = ["table", "rows", "targets", "NLL", "hardest rival", "NLL − its", "rmse", "best other", "rmse / its"]
+    lines = [[*header, "train s", "RealMLP s"]]
+    for problem in problems:
+        nll, rmse = statistics.best_rival(problem), statistics.nearest_in_rmse(problem)
+        name = problem["name"] + (f", {NEVER_USED}" if group(problem["table"]) == NEVER_USED else "")
+        own, seconds = problem["rows"][OURS], statistics.seconds_of_training(problem)
+        line = [name, str(problem["training_rows"]), str(problem["targets"]), _over_splits(own["nll"])]
+        line += [nll.label, str(nll.difference).replace("-", "−")] if nll else ["", ""]
+        line += [f"{np.mean(own['rmse']):.3f}", *([rmse.label, f"{rmse.ours / rmse.value:.3f}"] if rmse else ["", ""])]
+        lines.append([*line, f"{own['training']:.1f}", f"{seconds[1]:.0f}" if seconds else ""])
+    return markdown(lines) if problems else NOT_RUN

@@ -47,7 +47,7 @@ PAPER = {
     "cubic": "the univariate experiment of Amini et al., six methods side by side",
     "evidence": "the closed forms against brute-force integration, and their error in float32",
 }
-BENCHMARK = "real tables: this library against other methods; --full runs for 75 minutes"
+BENCHMARK = "real tables: this library against other methods; --full runs for 75 minutes, part E for hours"
 SPEED = "the evidence, training against PyTorch, and how training grows, as ratios"
 STUDIES = {name: Entry(f"experiments.paper.{name}", what, in_paper=True) for name, what in PAPER.items()} | {
     "benchmark": Entry("experiments.benchmark", BENCHMARK, in_paper=False, resumable=True),

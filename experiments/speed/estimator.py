@@ -23,8 +23,8 @@ def measure(rows: int, epochs: int, repeats: int, seed: int) -> dict[str, Any]:
     X = random.normal(size=(rows, COLUMNS))
     Y = np.stack([np.sin(X[:, 0]) + X[:, 1], X[:, 1] * X[:, 2]], axis=1) + 0.3 * random.normal(size=(rows, TARGETS))
     shared: dict[str, Any] = {"hidden_layer_sizes": WIDTHS, "max_iter": epochs}
-    shared |= {"batch_size": min(BATCH, rows), "learning_rate_init": 1e-3}
-    ours = mder.MDERRegressor(**shared, members=MEMBERS, early_stopping=False, random_state=seed)
+    shared |= {"batch_size": min(BATCH, rows), "learning_rate_init": 1e-3, "activation": "relu"}
+    ours = mder.MDERRegressor(**shared, embedding=None, members=MEMBERS, early_stopping=False, random_state=seed)
     theirs = [
         MLPRegressor(**shared, random_state=seed + number, tol=0.0, n_iter_no_change=epochs)
         for number in range(MEMBERS)

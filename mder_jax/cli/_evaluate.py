@@ -23,7 +23,7 @@ def evaluate(options: argparse.Namespace) -> Result:
     if options.report:
         _tables.check_output(options.report, options.force)
     table = _tables.open_table(options.table, options.reading)
-    model, names = load(options.model)
+    model, names = load(options.model, table)
     data = _rows(table, model, names, options)
     features = with_unused(data.features, model)
     with located(table, data.row_index):
@@ -80,8 +80,9 @@ def evaluate(options: argparse.Namespace) -> Result:
         result |= {"names": names, "rmse": near.rmse, "transformed": labels}
     kind = _kind_of_intervals(model, names, options.coverage)
     covered = _coverage_line(names, intervals, f"{options.coverage:g} ({kind})")
-    units = f"nll in original units, the other scores of {', '.join(labels)}:" if transform is not None else ""
-    parts = (sampled, f"accuracy: {described(near, names)}", units, str(report), covered)
+    units = f", of {', '.join(labels)} but for nll, which is in original units" if transform is not None else ""
+    about = f"scores of the predictive distribution{units}; coverage and width are those of its own quantiles:"
+    parts = (sampled, f"accuracy: {described(near, names)}", about, str(report), covered)
     return result, "\n\n".join(part for part in parts if part)
 
 
@@ -145,4 +146,4 @@ def _coverage_line(names: list[str], intervals: dict[str, np.ndarray], coverage:
         f"{name} not observed" if np.isnan(fraction) else f"{name} {fraction:.3f} ± {error:.3f}"
         for name, fraction, error in fractions
     )
-    return f"inside the intervals of mder predict at {coverage}: {each}"
+    return f"coverage of the intervals that mder predict writes, at {coverage}: {each}"

@@ -7,7 +7,10 @@ from typing import Any
 
 import pyarrow as pa
 
+from mder_jax.cli._tables import Table
+
 MOST_ROWS = 100_000  # for scores and for calibration; of a larger table these are drawn at random
+MISSING = "--na"  # in a model file, under extra: the texts that mean a missing value
 Result = tuple[dict[str, Any], str]
 
 
@@ -26,11 +29,12 @@ def shows_progress(options: argparse.Namespace) -> bool:
     return not options.quiet and sys.stderr.isatty()
 
 
-def load(path: pathlib.Path) -> tuple[Any, list[str]]:
-    """A model that knows its columns by name, and the names of its targets."""
+def load(path: pathlib.Path, table: Table) -> tuple[Any, list[str]]:
+    """A model that knows its columns by name, and the names of its targets; the table is read as in training."""
     model = regressor().load(path)
     if model.encoding_.names is None or model.target_names_ is None:
         raise ValueError(f"{path} was trained on arrays without names of columns; fit a data frame, or use mder train")
+    table.also_missing([str(text) for text in model.extra_.get(MISSING, [])])
     model.flat_ = False  # targets are columns here, also a single one
     return model, model.target_names_
 

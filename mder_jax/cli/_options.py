@@ -50,6 +50,7 @@ TRANSFORMS = {
     "log1p": "the same with ln(1 + y), for counts with zeros",
     "sqrt": "the same with the square root",
 }
+MEMBERS = "members"  # --calibrate with the rows that members held out
 INFO = "Print a summary of a model file."
 
 
@@ -88,6 +89,8 @@ def _check_roles(parser: argparse.ArgumentParser, options: argparse.Namespace) -
     for flag, names in kinds.items():
         if unknown := set(names) - set(options.targets):
             parser.error(f"{flag}: {min(unknown)!r} is not one of --targets")
+    if options.last and options.calibrate == MEMBERS:
+        parser.error("--calibrate members: --last holds out the same rows for all members; give cv5, or a fraction")
     if options.groups and options.last:
         parser.error("--groups and --last are two ways to hold out rows; give one of them")
     options.transforms = {name: kind for kind in TRANSFORMS for name in getattr(options, kind)}
@@ -131,9 +134,16 @@ def _add_train(command: argparse.ArgumentParser) -> None:
     command.add_argument("--weights", type=_name, metavar="COLUMN", help="weights of the rows, 0 or more; no feature")
     _add_output(command, "--out", "the model file")
     command.add_argument("--members", type=_count, metavar="M", help="number of networks (default 10)")
-    command.add_argument("--hidden", type=_widths, metavar="64,64", help="widths of the hidden layers (default 64,64)")
-    command.add_argument("--epochs", type=_count, metavar="E", help="largest number of epochs (default 500)")
-    command.add_argument("--learning-rate", type=_positive, metavar="RATE", help="largest learning rate (default 0.01)")
+    command.add_argument(
+        "--hidden", type=_widths, metavar="64,64", help="widths of hidden layers (default 128,128,128)"
+    )
+    command.add_argument("--epochs", type=_count, metavar="E", help="largest number of epochs (default: 100 or more)")
+    command.add_argument(
+        "--learning-rate",
+        type=_positive,
+        metavar="RATE",
+        help="largest learning rate (default 0.005 or 0.001, the better)",
+    )
     command.add_argument(
         "--validation",
         type=_fraction,
@@ -155,9 +165,10 @@ def _add_train(command: argparse.ArgumentParser) -> None:
     command.add_argument(
         "--calibrate",
         type=_calibration,
-        metavar="FRACTION|TABLE|cvK",
+        metavar="FRACTION|TABLE|cvK|members",
         help="rows to calibrate covariances and intervals with: a fraction of those with a target, another table, or "
-        "cv5: the training rows, by five more fits without a fifth of them each",
+        "cv5: the training rows, by five more fits without a fifth of them each; members: the training rows, by the "
+        "networks that held them out",
     )
     resume = "directory to resume from after Ctrl-C (default OUT.checkpoint)"
     command.add_argument("--checkpoint", type=pathlib.Path, metavar="DIR", help=resume)
@@ -200,7 +211,7 @@ def _add_table(command: argparse.ArgumentParser, bad_rows: list[str]) -> None:
         action="extend",
         default=[],
         metavar="?,none",
-        help="further texts that mean a missing value; may be repeated",
+        help="further texts that mean a missing value; may be repeated. A model knows those it was trained with",
     )
     which = "rows with a wrong number of fields" + (", or a cell that cannot be read," if "flag" in bad_rows else "")
     flag = ", or predicted as empty cells with a column that says why" if "flag" in bad_rows else ""
@@ -277,8 +288,10 @@ def _widths(text: str) -> tuple[int, ...]:
     return tuple(_count(part) for part in text.split(","))
 
 
-def _calibration(text: str) -> float | int | pathlib.Path:
-    """A fraction, the number of folds (5 for "cv" alone), or the path of a table."""
+def _calibration(text: str) -> float | int | str | pathlib.Path:
+    """A fraction, the number of folds (5 for "cv" alone), "members", or the path of a table."""
+    if text == MEMBERS:
+        return text
     if folds := re.fullmatch(r"cv(\d*)", text):
         count = int(folds[1] or 5)
         if count < 2:

@@ -27,7 +27,7 @@ def predict(options: argparse.Namespace) -> Result:
     _tables.check_output(options.out, options.force)
     table = _tables.open_table(options.table, options.reading)
     _tables.require_columns(table, {"--keep": options.keep})
-    model, targets = load(options.model)
+    model, targets = load(options.model, table)
     features = used_features(model)
     _tables.require_columns(table, {"the model": features})
     flagged = options.reading.bad_rows == "flag"

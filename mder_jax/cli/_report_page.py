@@ -105,8 +105,8 @@ def _accuracy_section(y: np.ndarray, mean: np.ndarray, own: Coverage, level: flo
         ("R²", near.r2, "1 − RMSE²/variance: 1 is right, 0 is no better than predicting the mean of these rows"),
         ("RMSE", near.rmse, "error of the mean, in the target's unit"),
         ("RMSE of predicting the mean", near.spread, "the standard deviation of the target in these rows"),
-        (f"coverage {at}, as predicted", inside, "fraction inside the predicted intervals (conformal if calibrated)"),
-        (f"mean width {at}, as predicted", own.width, "of these intervals"),
+        (f"coverage {at}, intervals of mder predict", inside, "fraction inside; they are conformal if calibrated"),
+        (f"mean width {at}, intervals of mder predict", own.width, "in the target's unit"),
     ]
     return "<p>± is the standard error of a mean over rows.</p>" + _scores_table(names, single)
 
@@ -117,13 +117,13 @@ def _scores_section(report: Report, names: Sequence[str]) -> str:
         ("negative log-likelihood", report.nll, "−ln p(y), all constants kept; may be negative; lower is better"),
         ("energy score", report.energy_score, "distance between draws and y; lower is better"),
         ("variogram score", report.variogram_score, "sensitive to wrong correlations; lower is better"),
-        (f"joint coverage {at}", report.joint_coverage, "rows with all targets inside their ellipsoid"),
+        (f"joint coverage {at}, distribution", report.joint_coverage, "rows inside the ellipsoid of the distribution"),
     ]
     single: list[tuple[str, Any, str]] = [
         ("CRPS", report.crps, "error of the distribution, in the target's unit; lower is better"),
         (f"interval score {at}", report.interval_score, "width and misses of the intervals; lower is better"),
-        (f"coverage {at}", Estimate(*report.coverage[:2]), "fraction inside the prediction's central interval"),
-        (f"mean width {at}", report.coverage.width, "of the central intervals"),
+        (f"coverage {at}, distribution", Estimate(*report.coverage[:2]), "fraction between its quantiles"),
+        (f"mean width {at}, distribution", report.coverage.width, "between its quantiles"),
         ("calibration error", report.calibration_error, "mean gap between observed and nominal coverage; 0 is right"),
         ("ENCE", report.ence, "relative gap between predicted and actual error, by bins; 0 is right"),
         ("AUSE", report.ause, "0 if the most uncertain rows have the largest errors"),
@@ -150,7 +150,8 @@ def _calibration_section(y: np.ndarray, prediction: Prediction, names: Sequence[
     figures = [
         _figure(
             plotting.calibration(y, prediction, names),
-            "Fraction of observations inside central intervals and joint regions, against their nominal coverage. "
+            "Fraction of observations inside central intervals and joint regions of the distribution, against their "
+            "nominal coverage. "
             "Above the diagonal the model is underconfident, below it overconfident.",
         ),
         _figure(

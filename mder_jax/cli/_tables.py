@@ -78,6 +78,10 @@ class _FileOfRows:
         self.missing = (*self.own_missing, *reading.missing)
         self._state = _state(path)
 
+    def also_missing(self, texts: Sequence[str]) -> None:
+        """Further texts that mean a missing value."""
+        self.missing = (*self.missing, *texts)
+
     def places(self, rows: Sequence[int]) -> list[str]:
         """Where rows (the first is 0) are in the file."""
         return [f"row {row + 1}" for row in rows]

@@ -15,7 +15,7 @@ import numpy as np
 from mder_jax._messages import listed
 from mder_jax.cli import _tables, _training_rows
 from mder_jax.cli._accuracy import Accuracy, accuracy, described
-from mder_jax.cli._model import Result, regressor, shows_progress
+from mder_jax.cli._model import MISSING, Result, regressor, shows_progress
 from mder_jax.cli._rows import Rows, located
 
 SUSPICIOUS = 0.999  # an R² on rows that were held out
@@ -28,9 +28,12 @@ def train(options: argparse.Namespace) -> Result:
     data = _training_rows.read(options)
     rows, held_out = data.rows, data.calibration
     model = regressor()(**_settings(options))
+    model.extra_ = {MISSING: list(options.reading.missing)} if options.reading.missing else {}
     special = {"sample_weight": rows.weights, "groups": rows.groups}
     given = {name: values for name, values in special.items() if values is not None}
-    folds = {"cv": options.calibrate, **given} if isinstance(options.calibrate, int) else {}
+    folds = {"cv": options.calibrate} if data.calibrates_itself else {}
+    if isinstance(options.calibrate, int):
+        folds |= given
     with _checkpoint(options) as directory:
         with located(data.table, rows.row_index):
             model.fit(rows.features, rows.Y, checkpoint=directory, target_names=options.targets, **given)
@@ -136,7 +139,7 @@ def _checkpoint(options: argparse.Namespace) -> Iterator[pathlib.Path]:
     try:
         yield directory
     except ValueError as error:
-        if own and not before and not any(path.name.isdigit() for path in directory.glob("*")):
+        if own and not before and not any(path.name.isdigit() for path in directory.rglob("*")):
             shutil.rmtree(directory, ignore_errors=True)
         if str(directory) in str(error):
             raise ValueError(f"{error}\nRemove {directory} to start anew.") from error

@@ -8,7 +8,6 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 import numpy as np
-import pyarrow as pa
 
 from mder_jax._messages import listed, quoted
 from mder_jax.cli import _rows, _tables
@@ -17,13 +16,12 @@ from mder_jax.cli._predict import prediction_names
 from mder_jax.cli._rows import Rows
 from mder_jax.cli._tables import Table, TableError
 from mder_jax.columns import learn
-from mder_jax.columns.learning import COUNTER
 
 
 class TrainingRows(NamedTuple):
     """Rows to train on, rows to calibrate with, and numbers of rows that are not used: no target, or weight 0.
 
-    With folds the rows to calibrate with are those to train on.
+    `calibrates_itself`: the rows to calibrate with are those to train on.
     """
 
     table: Table
@@ -31,6 +29,7 @@ class TrainingRows(NamedTuple):
     calibration: Rows | None
     without_target: int
     without_weight: int
+    calibrates_itself: bool
 
 
 def read(options: argparse.Namespace) -> TrainingRows:
@@ -51,21 +50,19 @@ def read(options: argparse.Namespace) -> TrainingRows:
         held_out = _held_out(rows, options)
         rows, calibration = rows.take(~held_out), rows.take(held_out)
         check_targets(table, options.targets, rows.Y, f" that --calibrate {options.calibrate:g} leaves")
-    if isinstance(options.calibrate, int):
-        calibration = rows
-        if options.calibrate > len(rows.Y):
-            few = f"more folds than rows with a target, of which {table.path} has {len(rows.Y)}"
-            raise ValueError(f"--calibrate cv{options.calibrate}: {few}")
+    itself = isinstance(options.calibrate, int | str)
+    if isinstance(options.calibrate, int) and options.calibrate > len(rows.Y):
+        few = f"more folds than rows with a target, of which {table.path} has {len(rows.Y)}"
+        raise ValueError(f"--calibrate cv{options.calibrate}: {few}")
     if other is not None:
         calibration = _rows.sample(other, features, options.targets, MOST_ROWS, options.seed, with_target=True)
         if not len(calibration.Y):
             nothing = "so that there is nothing to calibrate with"
             raise ValueError(f"{other.path}: no row has a value of {listed(options.targets)}, {nothing}")
         _rows.check_transforms(other, calibration, options.targets, options.transforms)
-    rows = _counted_anew(table, whole, rows)
-    if calibration is not None and not isinstance(options.calibrate, int):
+    if calibration is not None:
         _check_calibration(table, rows, other or table, calibration, options.categorical)
-    return TrainingRows(table, rows, calibration, without_target, without_weight)
+    return TrainingRows(table, rows, rows if itself else calibration, without_target, without_weight, itself)
 
 
 def _feature_names(table: Table, options: argparse.Namespace) -> list[str]:
@@ -94,27 +91,6 @@ def _calibration_table(options: argparse.Namespace, features: list[str]) -> Tabl
         raise ValueError(f"--calibrate {other.path}: {same}; give other rows, or a fraction such as 0.2")
     _tables.require_columns(other, {"the table to train on": [*features, *options.targets]})
     return other
-
-
-def _counted_anew(table: Table, whole: Rows, rows: Rows) -> Rows:
-    """The rows to train on; columns that count the rows of the whole table count these, and are then left out."""
-    named = [name for name in whole.features.column_names if COUNTER.fullmatch(name.strip().lower())]
-    if not named or len(rows.Y) == whole.total:
-        return rows
-    left_out = [_left_out(table, part, named) for part in (whole, rows)]
-    features = rows.features
-    for name in sorted(left_out[0] - left_out[1]):
-        place = features.column_names.index(name)
-        features = features.set_column(place, name, pa.array(np.arange(1, len(rows.Y) + 1)))
-    return rows._replace(features=features)
-
-
-def _left_out(table: Table, rows: Rows, names: list[str]) -> set[str]:
-    """Which of these columns are left out beside another one."""
-    other = pa.array(np.arange(len(rows.Y)) ** 2)
-    with warnings.catch_warnings(), _rows.located(table, rows.row_index):
-        warnings.simplefilter("ignore", UserWarning)
-        return set(learn(rows.features.select(names).append_column("other", other))[0].left_out)
 
 
 def _check_calibration(table: Table, rows: Rows, other: Table, calibration: Rows, categorical: Sequence[str]) -> None:

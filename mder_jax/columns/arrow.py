@@ -108,10 +108,16 @@ def text(distinct: pa.Array, codes: np.ndarray, category: bool = False) -> Cells
     return Cells("text", renumbered[codes], again.dictionary.filter(pa.array(used)), category)
 
 
-def as_text(column: Cells) -> Cells:
-    """The same cells as text, whatever they are: numbers as Python writes them, integers without a point."""
+def as_text(column: Cells, booleans: tuple[str, str] = ("0", "1")) -> Cells:
+    """The same cells as text, whatever they are: numbers as Python writes them, integers without a point.
+
+    Times are written as in most files, 2024-01-31 09:30:00, without the time if it is midnight.
+    """
     if column.kind == "text":
         return column
+    if column.kind == "boolean":
+        codes = np.where(column.missing, -1, column.values == 1)
+        return text(pa.array(booleans, pa.string()), codes.astype(np.int64))
     different, codes = np.unique(column.values, return_inverse=True)  # NaN, once, comes last
     codes = np.where(column.missing, -1, codes)
     return text(pa.array(_written(different[~np.isnan(different)], column.kind), pa.string()), codes)
@@ -119,7 +125,8 @@ def as_text(column: Cells) -> Cells:
 
 def _written(values: np.ndarray, kind: str) -> list[str]:
     if kind == "time":
-        return [str(moment) for moment in values.astype("datetime64[s]")]
+        moments = [str(moment).replace("T", " ") for moment in values.astype("datetime64[s]")]
+        return [moment.removesuffix(" 00:00:00") for moment in moments]
     return [str(int(value)) if value.is_integer() else repr(value) for value in values.tolist()]
 
 

@@ -7,6 +7,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from mder_jax._checks import check_type
 from mder_jax._messages import listed, quoted
 from mder_jax.columns import ranges
 from mder_jax.columns.cells import Cells
@@ -40,7 +41,10 @@ class Found(NamedTuple):
 
 
 def learn(
-    table: Any, categorical: Iterable[str | int] | None = None, names: Iterable[str] | None = None
+    table: Any,
+    categorical: Iterable[str | int] | None = None,
+    names: Iterable[str] | None = None,
+    like: Encoding | None = None,
 ) -> tuple[Encoding, Encoded]:
     """How the columns of a training table become numbers, and these numbers.
 
@@ -53,6 +57,9 @@ def learn(
       table: an array, a list of rows, or a data frame of pandas, polars or Arrow.
       categorical: names or positions of columns that hold categories, even if these are numbers.
       names: of the columns, for a table without names.
+      like: what was learnt from a larger table of which these are some rows, in the place of `categorical`: which
+        columns are used, what they hold and how it is written (the decimal mark, the order of a date) stay. Levels and
+        ranges are those of these rows.
 
     Returns:
       The `Encoding`, and the table as `Encoded`, of which `novelty` is 0.
@@ -68,14 +75,16 @@ def learn(
       >>> encoded.X[1].round(3).tolist()
       [3.0, 1.0, 0.0, 1.0, 0.0, 2024.002]
     """
+    if like is not None:
+        check_type("like", like, Encoding)
     frame = _named(read(table), names)
-    chosen = _positions(categorical, frame)
+    chosen, known = _positions(categorical, frame), _known(like, categorical, frame)
     complaints, found = Complaints(), []
     for j in range(frame.width):
         with complaints.about(frame.name(j)):
-            found.append(_learn_column(frame, j, j in chosen))
+            found.append(_learn_column(frame, j, j in chosen) if like is None else _learn_again(frame, j, known.get(j)))
     complaints.raise_all()
-    found = _without_identifiers(frame, found)
+    found = _without_identifiers(frame, found) if like is None else found
     used = [one for one in found if not one.reason]
     _report(frame, found)
     columns = _with_indicators(used)
@@ -111,6 +120,33 @@ def _positions(categorical: Iterable[str | int] | None, frame: Frame) -> set[int
     return {known[one] for one in given}
 
 
+def _known(like: Encoding | None, categorical: Any, frame: Frame) -> dict[int, Column]:
+    """The columns of another encoding by their positions."""
+    if like is None:
+        return {}
+    if categorical is not None:
+        raise ValueError("like says which columns are categories; leave out categorical")
+    if (like.names, like.table_width) != (frame.names, frame.width):
+        columns = listed([frame.name(j) for j in range(frame.width)])
+        known = listed(like.names or [f"x{j}" for j in range(like.table_width)])
+        raise ValueError(f"like must be learnt from a table with the columns {columns}; it knows {known}")
+    return {column.position: column for column in like.columns}
+
+
+def _learn_again(frame: Frame, j: int, known: Column | None) -> Found:
+    """A column of some rows of a table, of which is known what the column holds; None if it was left out."""
+    from mder_jax.columns import arrow
+
+    name = frame.name(j)
+    if known is None:
+        return Found(Column(name, j, "category"), np.empty(0), "left out of the whole table")
+    cells = frame.cells(j)
+    if known.kind == "category":
+        return _of_category(Column(name, j, "category"), cells)
+    values = arrow.take(parse_text(known, cells), cells.values) if cells.kind == "text" else cells.values
+    return _of_numbers(frame, known._replace(gaps=False, indicator=False, ranges=()), values)
+
+
 def _learn_column(frame: Frame, j: int, as_category: bool) -> Found:
     cells, name = frame.cells(j), frame.name(j)
     if cells.category or (as_category and cells.kind != "boolean"):
@@ -129,7 +165,7 @@ def _of_numbers(frame: Frame, column: Column, values: np.ndarray, note: str = ""
     if frame.names is not None and len(values) > 1 and not missing.any() and present.min() == present.max():
         features(column, values)  # raises if it is infinite
         return Found(column, values, CONSTANT)
-    if column.kind in ("date", "clock"):
+    if column.kind in ("date", "clock") and not column.parts:
         from mder_jax.columns import dates
 
         column = column._replace(parts=dates.parts_of(present, column.kind == "clock"))
@@ -265,15 +301,19 @@ def _without_identifiers(frame: Frame, found: list[Found]) -> list[Found]:
 
 
 def _numbers_rows(found: Found) -> bool:
-    """Whether rows have different integers under the name of an identifier, or are counted under that of an index."""
+    """Whether rows have different integers under the name of an identifier, or are counted under that of an index.
+
+    A counter may have gaps, where rows of a larger table were left out, but not more than there are rows.
+    """
     name = found.column.name.strip()
     if found.reason or found.column.kind != "number" or len(found.values) < 3:
         return False
     numbers = found.values[:, 0]
-    if COUNTER.fullmatch(name.lower()) and numbers[0] in (0, 1) and (np.diff(numbers) == 1).all():
-        return True
-    whole = bool(ID.search(name)) and bool((numbers == np.round(numbers)).all())
-    return whole and len(np.unique(numbers)) == len(numbers)
+    if not (numbers == np.round(numbers)).all():
+        return False
+    if COUNTER.fullmatch(name.lower()) and (np.diff(numbers) > 0).all():
+        return bool(numbers[0] >= 0 and numbers[-1] <= 2 * len(numbers))
+    return bool(ID.search(name)) and len(np.unique(numbers)) == len(numbers)
 
 
 def _with_indicators(used: list[Found]) -> tuple[Column, ...]:

@@ -34,10 +34,16 @@ def read_column(column: Column, cells: Cells) -> Values:
     return Values(features(column, cells.values))
 
 
+def _words(column: Column) -> tuple[str, str]:
+    """How a category spells false and true; 0 and 1 if it has no such levels."""
+    own = {level.lower(): level for level in column.levels}
+    return (own["false"], own["true"]) if {"false", "true"} <= own.keys() else ("0", "1")
+
+
 def _read_category(column: Column, cells: Cells) -> Values:
     from mder_jax.columns import arrow, categories
 
-    text = arrow.as_text(cells)
+    text = arrow.as_text(cells, _words(column))
     index = categories.index(text, column.levels)
     codes = text.values[index == categories.UNSEEN]
     different, counts = np.unique(codes, return_counts=True)

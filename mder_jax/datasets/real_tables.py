@@ -150,10 +150,18 @@ def locate(name: str, folder: str | pathlib.Path | None = None) -> tuple[pathlib
     if name in _PACKAGED:
         package, file, parse = _PACKAGED[name]
         try:
-            path = pathlib.Path(str(importlib.metadata.distribution(package).locate_file(file)))
-            if path.is_file():
-                return path, parse
-            looked.append(f"the installed {package} has no {file}")
-        except importlib.metadata.PackageNotFoundError:
-            looked.append(f"the package {package} is not installed (pip install 'mder-jax[bench]')")
+            return packaged_file(package, file), parse
+        except MissingTableError as error:
+            looked.append(str(error))
     raise MissingTableError(f"the table {name} is not here: {'; '.join(looked)}")
+
+
+def packaged_file(package: str, file: str) -> pathlib.Path:
+    """A data file of an installed package, which is not imported."""
+    try:
+        path = pathlib.Path(str(importlib.metadata.distribution(package).locate_file(file)))
+    except importlib.metadata.PackageNotFoundError:
+        raise MissingTableError(f"the package {package} is not installed (pip install 'mder-jax[bench]')") from None
+    if not path.is_file():
+        raise MissingTableError(f"the installed {package} has no {file}")
+    return path

@@ -60,6 +60,8 @@ def fit_ensemble(
     progress: bool | None = None,
     callback: Callable[[Progress], Any] | None = None,
     callback_every: int | None = None,
+    judge: Callable[[Progress], float] | None = None,
+    judge_every: int | None = None,
     checkpoint: str | pathlib.Path | None = None,
     checkpoint_every: int | None = None,
     extend: bool = False,
@@ -92,6 +94,11 @@ def fit_ensemble(
       progress: whether to show a bar; None if standard error is a terminal or this is a notebook.
       callback: called with a `Progress` at intervals; training stops if it returns True.
       callback_every: epochs between calls; None for a hundredth of them.
+      judge: called with a `Progress` at intervals, instead of validation: all members keep the parameters of the epoch
+        for which the number that it returns is smallest, and stop when `patience` epochs have brought no smaller one.
+        It can judge the members together, for instance their mixture. Its scores are the validation losses of the
+        history, NaN in between.
+      judge_every: epochs between judgements; None for a hundredth of them.
       checkpoint: directory for checkpoints. If it holds some of the same run, training resumes from the latest.
       checkpoint_every: epochs between checkpoints; None for a twentieth of them.
       extend: whether the checkpoints may be of a run with fewer epochs, which is trained further. The optimizer goes on
@@ -109,7 +116,9 @@ def fit_ensemble(
       >>> print(result, result.params.round(2).ravel())
       Ensemble(3 members, 20 epochs, 0 diverged) [2. 2. 2.]
     """
-    settings = Settings(epochs, batch_size, steps_per_epoch, bootstrap, patience)
+    if judge is not None and (validation is not None or not callable(judge)):
+        raise ValueError("judge must be a function of a Progress, in the place of validation; give one of the two")
+    settings = Settings(epochs, batch_size, steps_per_epoch, bootstrap, patience, judge is not None)
     parts = Members(network, loss, optimizer, Data(X, Y, weights, check_validation(validation)))
     start = init.params if isinstance(init, Ensemble) else init
     job = make_job(parts, settings, key, number_of_members(start) if members is None else members)
@@ -120,13 +129,13 @@ def fit_ensemble(
     check_option("on_interrupt", on_interrupt, ("return", "raise"))
     if flag("extend", extend) and checkpoint is None:
         raise ValueError("extend=True trains a run from its checkpoints further: pass checkpoint=, their directory")
-    intervals = _Intervals(epochs, callback_every, checkpoint_every)
+    intervals = _Intervals(epochs, callback_every, checkpoint_every, judge_every)
     if callback is not None and not callable(callback):
         raise TypeError(f"callback must be a function of a Progress, or None; got {callback!r:.60}")
     run = Run(job, devices)
     with _bar(progress, epochs, job.members) as bar, _checkpoints(checkpoint, job, extend) as store:
         run.start(store)
-        interrupted = _drive(run, intervals, bar, callback, store)
+        interrupted = _drive(run, intervals, bar, callback, store, judge)
     if interrupted and on_interrupt == "raise":
         raise KeyboardInterrupt
     result = replace(run.result(interrupted), network=network)
@@ -138,13 +147,17 @@ def fit_ensemble(
 class _Intervals:
     """When something is due on the host: at regular intervals of epochs and at the end."""
 
-    def __init__(self, epochs: int, callback_every: int | None, checkpoint_every: int | None) -> None:
-        for name, every in (("callback_every", callback_every), ("checkpoint_every", checkpoint_every)):
+    def __init__(
+        self, epochs: int, callback_every: int | None, checkpoint_every: int | None, judge_every: int | None
+    ) -> None:
+        given = {"callback_every": callback_every, "checkpoint_every": checkpoint_every, "judge_every": judge_every}
+        for name, every in given.items():
             if every is not None and (not is_integer(every) or every < 1):
                 raise ValueError(f"{name} must be an integer, 1 or more, or None; got {every!r}")
         self.epochs = epochs
         self.callback = callback_every or max(1, epochs // 100)
         self.checkpoint = checkpoint_every or max(1, epochs // 20)
+        self.judge = judge_every or max(1, epochs // 100)
 
     def end_of_chunk(self, epoch: int, length: int, *intervals: int) -> int:
         """Where a chunk of about this length has to end."""
@@ -170,12 +183,15 @@ def _drive(
     bar: Callable[[Run], None] | None,
     callback: Callable[[Progress], Any] | None,
     store: Checkpoints | None,
+    judge: Callable[[Progress], float] | None,
 ) -> bool:
-    """Advance to the end, in chunks if a bar, callback or checkpoint needs them; return whether Ctrl-C ended it."""
+    """Advance to the end, in chunks if anything else needs them; return whether Ctrl-C ended it."""
     alone = jax.process_count() == 1  # several processes must agree on where chunks end, and their clocks do not
     watched = bool(bar or callback or store)
     length = intervals.epochs if alone and not watched else 1 if alone else max(1, intervals.epochs // 100)
-    due = [*([intervals.callback] if callback else []), *([intervals.checkpoint] if store else [])]
+    asked = ((callback, intervals.callback), (store, intervals.checkpoint), (judge, intervals.judge))
+    due = [every for wanted, every in asked if wanted]
+    to_judge = False
     try:
         while run.unfinished:
             with deferred():
@@ -184,6 +200,10 @@ def _drive(
                 done, seconds = run.epoch - start, time.perf_counter() - clock
                 if alone:
                     length = max(1, min(2 * length, math.ceil(done * CHUNK_SECONDS / seconds)))
+                to_judge = judge is not None and (run.epoch % intervals.judge == 0 or not run.unfinished)
+                if judge and to_judge:
+                    run.judged(float(judge(run.progress(latest=True))))
+                    to_judge = False
                 if bar:
                     bar(run)
                 if store and run.epoch % intervals.checkpoint == 0:
@@ -196,7 +216,7 @@ def _drive(
             raise
         return True
     finally:
-        if store and run.epoch:
+        if store and run.epoch and not to_judge:  # resumed from there, this epoch would not be judged
             store.save(run.epoch, run.leaves())
     return False
 

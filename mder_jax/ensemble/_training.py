@@ -61,6 +61,21 @@ class Run:
         # All at once, so that no interruption can come between them.
         self.state, self.history, self.epoch, self.unfinished = state, history, epoch, unfinished
 
+    def judged(self, score: float) -> None:
+        """Keep the parameters of all members if the score of this epoch is the smallest so far.
+
+        If `patience` epochs have brought no smaller one, members that are still running stop.
+        """
+        state, now, patience = self.state, self.epoch - 1, self.job.settings.patience
+        if score < float(fetch(state.best_loss)[0]):
+            best = jnp.full_like(state.best_loss, score), jnp.full_like(state.best_epoch, np.int32(now))
+            state = state._replace(best_params=state.params, best_loss=best[0], best_epoch=best[1])
+        if patience is not None and now - int(fetch(state.best_epoch)[0]) >= patience:
+            stopped_at = jnp.where(epochs.is_running(state), jnp.int32(now), state.stopped_at)
+            state = state._replace(stopped_at=stopped_at)
+        validation = self.history.validation.at[:, now].set(score)
+        self._arrive(self.epoch, state, self.history._replace(validation=validation))
+
     def leaves(self, epochs: int | None = None) -> list[np.ndarray]:
         """The arrays of the state and the history, for a checkpoint; of the first so many epochs."""
         state, history = self.layout.gathered(jax.tree.map(_without_key, (self.state, self.history)))
@@ -71,9 +86,11 @@ class Run:
         more = self.job.settings.epochs - losses.shape[1]
         return np.pad(losses, ((0, 0), (0, more)), constant_values=np.nan)
 
-    def progress(self) -> Progress:
-        """For callbacks."""
-        fit = epochs.finish(*self.layout.gathered((self._public_state(), self.history)))
+    def progress(self, latest: bool = False) -> Progress:
+        """For callbacks; with `latest` the parameters of this epoch, also if those of another are kept."""
+        state = self._public_state()
+        state = state._replace(best_params=None) if latest else state
+        fit = epochs.finish(*self.layout.gathered((state, self.history)))
         return Progress(self.epoch, self.job.settings.epochs, take(fit.history, np.s_[:, : self.epoch]), fit.params)
 
     def result(self, interrupted: bool) -> Ensemble:

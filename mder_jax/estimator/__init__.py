@@ -21,23 +21,27 @@ from mder_jax.devices import use_all_cores
 from mder_jax.ensemble import Ensemble
 from mder_jax.estimator import _checks, _export, _held_out, _training_table, model_file
 from mder_jax.estimator._calibration import Calibration
-from mder_jax.estimator._fit_calibration import HeldOut as HeldOutRows, calibrate, cross_calibrate
+from mder_jax.estimator._fit_calibration import HeldOut as HeldOutRows, calibrate, calibrate_by_members, cross_calibrate
 from mder_jax.estimator._folds import fit_folds, folds_of
 from mder_jax.estimator._held_out import Before, HeldOut, Split
 from mder_jax.estimator._own_network import check_network
 from mder_jax.estimator._predicted_rows import PredictedRows, Prediction
 from mder_jax.estimator._predictor import Design, Predictor
 from mder_jax.estimator._training_table import Preparation, Table
-from mder_jax.estimator.cross_conformal import FoldModel
+from mder_jax.estimator.cross_conformal import FoldModel, MemberFold
 from mder_jax.estimator.recipe import Recipe, train
 from mder_jax.estimator.results import Region, Uncertainty
 from mder_jax.estimator.trained_rows import TrainedRows, hashes_of, note_of_other_rows, note_of_trained_rows, remember
 from mder_jax.mixture import Mixture
+from mder_jax.networks import LEARNED
 from mder_jax.niw import NIW
 from mder_jax.student_t import Interval, StudentT
 
 __all__ = ["MDERRegressor", "Prediction", "Region", "Uncertainty"]
 
+# The value of cv for rows that members held out.
+MEMBERS = "members"
+PERIODIC = "periodic"
 FIGURES = ("calibration", "pit", "predicted_observed", "sparsification", "ellipses")
 
 
@@ -58,7 +62,8 @@ class MDERRegressor(RegressorMixin, BaseEstimator):
 
     Args:
       hidden_layer_sizes: widths of the hidden layers.
-      activation: "relu", "tanh", "gelu" or "silu".
+      activation: "swish", whose sharpness is learned (see `table_network`), "relu", "tanh", "gelu" or "silu".
+      embedding: "periodic" to embed numbers, as `PeriodicEmbedding` says; None to use them as they are.
       members: number of networks.
       r: the coupling ν = r κ. It moves the border between aleatoric and epistemic and leaves the predictive
         distribution as it is; the scale, which data determine, is fitted by `calibrate`.
@@ -71,16 +76,20 @@ class MDERRegressor(RegressorMixin, BaseEstimator):
         scikit-learn transformer with inverse_transform, increasing or decreasing, of which a copy is fitted to each
         target; None for the targets themselves. A list has one entry for each target, a dict is by name or index.
         Results are in original units.
-      alpha: weight decay of AdamW, relative to the learning rate.
-      learning_rate_init: reached after a twentieth of the steps; then it falls to 0 along a cosine.
+      alpha: weight decay of AdamW, relative to the learning rate; "auto" for 0.05, with a rate of 0.001 for 1.
+      learning_rate_init: reached after a twentieth of the steps; then it falls to 0 along a cosine. "auto" for 0.005.
+        With at most 5000 rows it also trains with 0.001 and keeps the better of both by early stopping's held-out rows.
       batch_size: rows of a minibatch; "auto" for a fiftieth of the rows, but at least 32 and at most 256.
-      max_iter: largest number of epochs.
-      early_stopping: each member holds out separate rows, keeps the parameters that were best on them, and stops after
-        `n_iter_no_change` epochs without an improvement; "last": all members hold out the last rows, for rows in the
-        order of time. `fit` also accepts groups, which are held out whole, or separate rows to validate with.
+      max_iter: largest number of epochs; "auto" for those of 5000 steps, or 100 if these are more, but at most 500
+        epochs and 20,000 steps.
+      early_stopping: up to five members hold out the same rows, others hold out others. All keep the parameters of the
+        epoch in which the mixtures of those that held out a row predict it best, once their scale is right (one factor
+        on L, which is then fitted to these rows), and stop after `n_iter_no_change` epochs without an improvement. With
+        a network or loss of your own each member has its own epoch, and there is no factor. "last": all members hold
+        out the last rows, for rows in the order of time. `fit` also accepts groups, which are held out whole, or
+        separate rows to validate with.
       validation_fraction: of the rows, held out by a member, at most 10,000.
-      n_iter_no_change: epochs without a better validation loss; "auto" for 50, or those of 1000 steps if they are
-        fewer, but at least 10.
+      n_iter_no_change: epochs without a better validation loss; "auto" for those of 1500 steps, but at least 10.
       random_state: seed of initial parameters, held-out rows, shuffles and bootstrap.
       verbose: whether to show a progress bar.
       network: in the place of hidden layers: a `Network` whose output is a `NIW` of the n targets; or a Flax Linen
@@ -106,9 +115,10 @@ class MDERRegressor(RegressorMixin, BaseEstimator):
 
     def __init__(
         self,
-        hidden_layer_sizes: tuple[int, ...] = (64, 64),
-        activation: str = "relu",
+        hidden_layer_sizes: tuple[int, ...] = (128, 128, 128),
+        activation: str = LEARNED,
         *,
+        embedding: str | None = PERIODIC,
         members: int = 10,
         r: float = 1.0,
         nu_max: float | None = None,
@@ -116,10 +126,10 @@ class MDERRegressor(RegressorMixin, BaseEstimator):
         standardize: bool = True,
         categorical_features: Sequence[Any] | None = None,
         target_transform: Any = None,
-        alpha: float = 1e-4,
-        learning_rate_init: float = 1e-2,
+        alpha: float | str = "auto",
+        learning_rate_init: float | str = "auto",
         batch_size: int | str = "auto",
-        max_iter: int = 500,
+        max_iter: int | str = "auto",
         early_stopping: bool | str = True,
         validation_fraction: float = 0.1,
         n_iter_no_change: int | str = "auto",
@@ -131,6 +141,7 @@ class MDERRegressor(RegressorMixin, BaseEstimator):
     ) -> None:
         self.hidden_layer_sizes = hidden_layer_sizes
         self.activation = activation
+        self.embedding = embedding
         self.members = members
         self.r = r
         self.nu_max = nu_max
@@ -211,34 +222,40 @@ class MDERRegressor(RegressorMixin, BaseEstimator):
         sample_weight: Any,
         validation: Any,
         groups: Any,
+        like: Encoding | None = None,
     ) -> None:
         table = _training_table.checked(self, X, y, named, sample_weight, groups)
         self.flat_, self.target_names_, self.n_outputs_ = table.flat, table.names, table.Y.shape[1]
         apart = _checks.checked_validation(self, validation)
         last = self.predictor_ if self.warm_start and hasattr(self, "predictor_") else None
-        preparation, X, design = self._prepared(table, last)
+        preparation, X, design = self._prepared(table, last, like)
         random = self._random(again=last is not None)
         seed = int(random.randint(2**31 - 1))
         split = self._split(random, X, table, validated_apart=apart is not None, again=last is not None)
         rows = preparation.rows(X, table.Y, table.weights)
         to_validate = _training_table.of_validation(preparation, apart)
         start, recipe = None if last is None else last.params, self._recipe()
-        trained = train(recipe, design.network(), self.loss, seed, rows, split.held, to_validate, start, checkpoint)
-        params, encoding, transform, inputs, targets = jax.tree.map(np.asarray, trained.params), *preparation
+        together = self.loss is None and design.own is None
+        data = rows, split.held, to_validate
+        trained, factor = train(recipe, design.network(), self.loss, seed, *data, start, checkpoint, together)
+        params, (encoding, transform, inputs, targets, _) = jax.tree.map(np.asarray, trained.params), preparation
+        params = design.rescaled(params, factor) if factor != 1 else params
         self.predictor_ = Predictor(design, params, inputs, targets, Scale(1.0, 1.0), transform)
         self.encoding_, self.calibration_ = encoding, None
         self.trained_rows_, self.held_out_, self.own_loss_ = split.rows, split.held_out, self.loss is not None
         self._remember_training(trained, len(X))
 
-    def _prepared(self, table: Table, last: Predictor | None) -> tuple[Preparation, np.ndarray, Design]:
+    def _prepared(
+        self, table: Table, last: Predictor | None, like: Encoding | None
+    ) -> tuple[Preparation, np.ndarray, Design]:
         """How tables become rows, the encoded inputs of this one, and the networks; as before in a warm start."""
         if last is None:
             settings = self.categorical_features, self.target_transform, self.standardize
-            preparation, X = _training_table.learn(table, *settings)
-            return preparation, X, self._design(preparation.encoding, self.n_outputs_)
+            preparation, X = _training_table.learn(table, *settings, like)
+            return preparation, X, self._design(preparation.encoding, preparation.numbers)
         _checks.check_same_columns(self.encoding_.table_width, self.n_features_in_)
         preparation, X = _training_table.resumed(table, self.encoding_, last, self.target_transform)
-        design = self._design(preparation.encoding, self.n_outputs_)
+        design = self._design(preparation.encoding, preparation.numbers)
         _checks.check_same_networks(last, design, int(self.members), self.standardize)
         _checks.check_same_loss(getattr(self, "own_loss_", False), self.loss)
         return preparation, X, design
@@ -264,7 +281,7 @@ class MDERRegressor(RegressorMixin, BaseEstimator):
         last, fraction = self.early_stopping == _checks.LAST, float(self.validation_fraction)
         hashes = hashes_of(rows, X, table.Y)
         held = _held_out.choose(random, hashes, int(self.members), fraction, last, table.groups, earlier)
-        return Split(rows, held, _held_out.remember(held, hashes, earlier and earlier.held_out))
+        return Split(rows, held, _held_out.remember(held, hashes, earlier and earlier.held_out, before))
 
     def _random(self, again: bool) -> np.random.RandomState:
         """The generator of a fit; a warm start holds out the rows that were held out before."""
@@ -274,20 +291,23 @@ class MDERRegressor(RegressorMixin, BaseEstimator):
             self.seed_ = int(_checks.generator(None).randint(2**31 - 1))
         return _checks.generator(self.seed_)
 
-    def _design(self, encoding: Encoding, targets: int) -> Design:
+    def _design(self, encoding: Encoding, numbers: tuple[int, ...]) -> Design:
         widths = tuple(int(width) for width in np.atleast_1d(self.hidden_layer_sizes))
         bound = None if self.nu_max is None else float(self.nu_max)
+        periodic: tuple[int, ...] | None = numbers if self.embedding == PERIODIC else ()
         if self.network is not None:
-            check_network(self.network, encoding.width, targets)
-        rest = {"embedded": encoding.embedded, "own": self.network}
-        return Design(encoding.width, targets, widths, self.activation, float(self.r), bound, relative=True, **rest)
+            check_network(self.network, encoding.width, self.n_outputs_)
+            periodic = None
+        rest = {"embedded": encoding.embedded, "own": self.network, "periodic": periodic}
+        sizes = encoding.width, self.n_outputs_, widths
+        return Design(*sizes, self.activation, float(self.r), bound, relative=True, **rest)
 
     def _recipe(self) -> Recipe:
         return Recipe(
             members=int(self.members),
-            epochs=int(self.max_iter),
-            rate=float(self.learning_rate_init),
-            alpha=float(self.alpha),
+            epochs=None if self.max_iter == "auto" else int(self.max_iter),
+            rate=_number_or_auto(self.learning_rate_init),
+            alpha=_number_or_auto(self.alpha),
             batch_size=None if self.batch_size == "auto" else int(self.batch_size),
             bootstrap=bool(self.bootstrap),
             patience=None if self.n_iter_no_change == "auto" else int(self.n_iter_no_change),
@@ -318,8 +338,9 @@ class MDERRegressor(RegressorMixin, BaseEstimator):
         table = _checks.checked_inputs(self, X)
         encoded = self.encoding_.encode(table)
         folds = () if self.calibration_ is None else self.calibration_.folds
-        own = tuple(fold.rows(table, keep) for fold in folds)
-        return replace(self._rows_of(encoded, keep), folds=own), encoded
+        rows = self._rows_of(encoded, keep or any(isinstance(fold, MemberFold) for fold in folds))
+        own = (fold.rows(rows) if isinstance(fold, MemberFold) else fold.rows(table, keep) for fold in folds)
+        return replace(rows, folds=tuple(own)), encoded
 
     def _rows_and_targets(self, X: Any, y: Any) -> tuple[PredictedRows, np.ndarray]:
         encoded, Y = self._encoded_with_targets(X, y)
@@ -521,15 +542,21 @@ class MDERRegressor(RegressorMixin, BaseEstimator):
         radius is that of the out-of-fold distances; they have no guarantee for finitely many rows. The models of the
         folds are kept in ``calibration_`` and in model files, and each predicts for each interval.
 
+        **With** ``cv="members"`` **nothing is fitted either**: a row of the fit is scored by the mixture of those
+        members that held it out for early stopping, which are the model without its fold; the formula is the same. The
+        rows chose the epoch at which the members stopped and the factor on their scale, so the theorem does not apply
+        strictly. A mixture of five members errs a little more than one of ten. The covariance stays as it is.
+
         Args:
-          X: (N, d), not rows of the fit; with `cv` these.
+          X: (N, d), not rows of the fit; with `cv` these, in any order.
           y: (N, n) or (N,).
           method: "likelihood", "pull" or "posterior"; see `calibration.fit_scale`.
           separate: one factor for the members' own covariance and one for their disagreement.
           cv: None for held-out rows; a number of folds, drawn at random; a list with the indices of the rows of each
-            fold; or a scikit-learn splitter.
-          groups: with `cv`: (N,), as in `fit`. Folds are made of whole groups, for which the guarantee does not hold.
-          sample_weight: with `cv`: (N,), of the rows in the fits, as in `fit`.
+            fold; a scikit-learn splitter; or "members".
+          groups: with `cv` and its fits: (N,), as in `fit`. Folds are made of whole groups, for which the guarantee
+            does not hold. With "members" they are those of `fit`.
+          sample_weight: with `cv`: (N,), of the rows, as in `fit`.
 
         Example:
           >>> X, Y = np.random.default_rng(0).uniform(size=(2, 60, 2))
@@ -541,14 +568,21 @@ class MDERRegressor(RegressorMixin, BaseEstimator):
           >>> print(len(model.calibration_.folds), model.predict_interval(X[:3]).lower.shape)
           2 (3, 2)
         """
+        by_members = isinstance(cv, str) and cv == MEMBERS
         if cv is None and not (groups is None and sample_weight is None):
             raise ValueError("groups and sample_weight are for the fits without a fold; give cv, or leave them out")
+        if by_members and groups is not None:
+            raise ValueError("with cv='members' groups are those of fit; leave out groups")
+        if by_members and (method, separate) != ("likelihood", False):
+            raise ValueError("method and separate are for factors, of which cv='members' fits none; leave them out")
         plain = self._plain_predictor()
         if cv is None:
             encoded, Y = self._encoded_with_targets(X, y)
             trained = note_of_trained_rows(getattr(self, "trained_rows_", None), encoded.X, Y)
             T = Y if plain.transform is None else plain.transform.checked(Y)
             found = calibrate(plain.rows(encoded, keep=True).learned, T, method, separate, trained)
+        elif by_members:
+            found = self._calibrated_by_members(plain, X, y, sample_weight)
         else:
             found = self._cross_calibrated(X, y, method, separate, cv, groups, sample_weight)
         names = target_names(self.target_names_, self.n_outputs_)
@@ -568,14 +602,16 @@ class MDERRegressor(RegressorMixin, BaseEstimator):
         self, X: Any, y: Any, method: str, separate: bool, cv: Any, groups: Any, sample_weight: Any
     ) -> Calibration:
         _checks.check_same_loss(getattr(self, "own_loss_", False), self.loss)
-        now = self._design(self.encoding_, self.n_outputs_), int(self.members)
+        now = self._design(self.encoding_, self.predictor_.design.periodic or ()), int(self.members)
         _checks.check_same_settings((self.predictor_.design, self.predictor_.members), now)
         X, Y, _, _ = _checks.checked_table(self, X, y)
         weights, numbers = _checks.checked_weights(sample_weight, len(Y)), _checks.checked_groups(groups, len(Y))
-        kept = np.isfinite(Y).any(axis=1) & (True if weights is None else weights > 0)
+        kept = _checks.rows_that_count(Y, weights)
         random = self._random(again=True)
-        folds = folds_of(cv, X, Y, kept, numbers, random)
-        note = note_of_other_rows(getattr(self, "trained_rows_", None), self.encoding_.encode(X).X[kept], Y[kept])
+        folds = [np.searchsorted(np.flatnonzero(kept), fold) for fold in folds_of(cv, X, Y, kept, numbers, random)]
+        X, Y = _checks.rows_of(X, kept), Y[kept]
+        weights, numbers = (None if part is None else part[kept] for part in (weights, numbers))
+        note = note_of_other_rows(getattr(self, "trained_rows_", None), self.encoding_.encode(X).X, Y)
         transform = self.predictor_.transform
         T = Y if transform is None else transform.checked(Y)
         models, held_out = [], []
@@ -586,6 +622,20 @@ class MDERRegressor(RegressorMixin, BaseEstimator):
         found, scores = cross_calibrate(held_out, method, separate)
         made = tuple(FoldModel(*model, own) for model, own in zip(models, scores, strict=True))
         return found._replace(folds=made, notes=(*found.notes, *filter(None, [note])))
+
+    def _calibrated_by_members(self, plain: Predictor, X: Any, y: Any, sample_weight: Any) -> Calibration:
+        X, Y, _, _ = _checks.checked_table(self, X, y)
+        kept = _checks.rows_that_count(Y, _checks.checked_weights(sample_weight, len(Y)))
+        encoded, Y = self.encoding_.encode(_checks.rows_of(X, kept)), Y[kept]
+        note_of_other_rows(self.trained_rows_, encoded.X, Y)  # raises if they are not of the fit
+        hashes = None if self.trained_rows_ is None else hashes_of(self.trained_rows_, encoded.X, Y)
+        folds = _held_out.folds_of_members(self.held_out_, hashes)
+        T = Y if plain.transform is None else plain.transform.checked(Y)
+        rows = plain.rows(encoded, keep=True)
+        parts = [HeldOutRows(rows.of_members(members).take(own), T[own]) for members, own in folds]
+        found, scores = calibrate_by_members(parts)
+        made = tuple(MemberFold(members, own) for (members, _), own in zip(folds, scores, strict=True))
+        return found._replace(folds=made)
 
     def plot(self, X: Any, y: Any, kind: str = "calibration", ax: Any = None, **options: Any) -> Any:
         """A figure of the predictions for rows with known targets, as matplotlib Axes.
@@ -706,3 +756,7 @@ class MDERRegressor(RegressorMixin, BaseEstimator):
         """
         check_is_fitted(self)
         _export.export(self.predictor_, self.encoding_, path)
+
+
+def _number_or_auto(value: float | str) -> float | None:
+    return None if isinstance(value, str) else float(value)

@@ -8,7 +8,7 @@ import numpy as np
 from mder_jax import calibration
 from mder_jax._checks import doubles
 from mder_jax.calibration import Scale, ScaleFit
-from mder_jax.estimator.cross_conformal import FoldModel, guarantee
+from mder_jax.estimator.cross_conformal import FoldModel, MemberFold, guarantee
 
 # The coverage is checked if each half of the calibration rows has at least this many.
 FEWEST = 20
@@ -57,8 +57,8 @@ class Calibration(NamedTuple):
       checks: coverage before and after.
       notes: what the user was warned of, such as why the covariance was left as it is.
       has_trained_rows: some of the rows were rows of the fit, so the coverage was not checked.
-      folds: models that were each fitted without one fold of the rows, if it is cross-conformal; they make the
-        intervals of each target.
+      folds: models that were each fitted without one fold of the rows, or members that held out one, if it is
+        cross-conformal; they make the intervals of each target.
     """
 
     fit: ScaleFit
@@ -67,7 +67,12 @@ class Calibration(NamedTuple):
     checks: list[CoverageCheck]
     notes: tuple[str, ...] = ()
     has_trained_rows: bool = False
-    folds: tuple[FoldModel, ...] = ()
+    folds: tuple[FoldModel, ...] | tuple[MemberFold, ...] = ()
+
+    @property
+    def by_members(self) -> bool:
+        """Whether the folds are rows that members of the model itself held out."""
+        return any(isinstance(fold, MemberFold) for fold in self.folds)
 
     def _scores(self, joint: bool) -> np.ndarray:
         return self.joint_scores if joint else self.target_scores
@@ -113,6 +118,12 @@ class Calibration(NamedTuple):
         )
 
     def _about_folds(self) -> list[str]:
+        if self.by_members:
+            return [
+                f"cross-conformal, {len(self.folds)} folds that members held out: as a rule intervals hold what they "
+                "say, or more",
+                "these rows also chose when training stopped: no guarantee; the covariance stays as it is",
+            ]
         count, rows = len(self.folds), int(self.counts(joint=False).min())
         least = guarantee(0.9, count, rows) if rows else 0.0
         held = f"at least {least:.1%} of exchangeable rows, as a rule about 90%"

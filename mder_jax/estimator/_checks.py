@@ -14,10 +14,11 @@ from sklearn.utils.validation import check_array, check_consistent_length, valid
 from mder_jax._checks import doubles, in_order, is_integer, names_of, target_names
 from mder_jax.estimator._own_network import KINDS, is_network
 from mder_jax.estimator._predictor import Design, Predictor
-from mder_jax.networks import ACTIVATIONS
+from mder_jax.networks import ACTIVATIONS, LEARNED
 
 # Of early_stopping: the rows at the end of the table are held out.
 LAST = "last"
+KNOWN = (LEARNED, *ACTIVATIONS)
 RESUMES = "warm_start resumes from the networks of the last fit"
 
 
@@ -28,11 +29,18 @@ def check_settings(settings: dict[str, Any]) -> None:
     auto = lambda value: _is_auto(value) or _is_count(value), "'auto' or an integer, 1 or more"
     rules: dict[str, tuple[Callable[[Any], bool], str]] = {
         "hidden_layer_sizes": (_are_widths, "integers above 0"),
-        "activation": (lambda name: isinstance(name, str) and name in ACTIVATIONS, f"one of {', '.join(ACTIVATIONS)}"),
+        "activation": (lambda name: isinstance(name, str) and name in KNOWN, f"one of {', '.join(KNOWN)}"),
+        "embedding": (
+            lambda value: value is None or (isinstance(value, str) and value == "periodic"),
+            "'periodic' or None",
+        ),
         "r": positive,
         "nu_max": (lambda value: value is None or _is_number(value), "None or a number"),
-        "alpha": (lambda value: _is_positive(value) or (_is_number(value) and value == 0), "a number, 0 or more"),
-        "learning_rate_init": positive,
+        "alpha": (
+            lambda value: _is_auto(value) or _is_positive(value) or (_is_number(value) and value == 0),
+            "'auto' or a number, 0 or more",
+        ),
+        "learning_rate_init": (lambda value: _is_auto(value) or _is_positive(value), "'auto' or a number above 0"),
         "batch_size": auto,
         "n_iter_no_change": auto,
         "validation_fraction": (lambda value: _is_positive(value) and value < 1, "a fraction between 0 and 1"),
@@ -40,7 +48,7 @@ def check_settings(settings: dict[str, Any]) -> None:
         "loss": (lambda value: value is None or callable(value), "None or a function of (niw, y), one value per row"),
         "early_stopping": (_is_early_stopping, "True, False or 'last'"),
         "members": count,
-        "max_iter": count,
+        "max_iter": auto,
     }
     for name, (is_valid, wanted) in rules.items():
         if not is_valid(settings[name]):
@@ -199,7 +207,17 @@ def check_same_networks(last: Predictor, design: Design, members: int, standardi
     """Raise if a warm start would need other networks than those of the last fit, or another standardisation."""
     if not last.design.relative:
         raise ValueError(f"{RESUMES}, and those of version 0.1.0 cannot be trained further; fit without warm_start")
-    names = {"targets": "the number of targets", "own": "network", "widths": "hidden_layer_sizes"}
+    if last.design.own is None and last.design.periodic is None:
+        raise ValueError(
+            f"{RESUMES}, and those of files of earlier versions, an mlp, cannot be trained further; "
+            "fit without warm_start"
+        )
+    names = {
+        "targets": "the number of targets",
+        "own": "network",
+        "widths": "hidden_layer_sizes",
+        "periodic": "embedding",
+    }
     for field, before, now in zip(design._fields, last.design, design, strict=True):
         if before != now:
             raise ValueError(f"{RESUMES}; {names.get(field, field)} was {before!r:.60} then and is {now!r:.60} now")
@@ -300,10 +318,15 @@ def checked_validation(model: Any, validation: Any) -> tuple[Any, np.ndarray, np
     except (TypeError, ValueError) as error:
         kind = TypeError if isinstance(error, TypeError) else ValueError
         raise kind(f"validation: {error}") from None
-    kept = np.isfinite(Y).any(axis=1) & (True if weights is None else weights > 0)
+    kept = rows_that_count(Y, weights)
     if not kept.any():
         raise ValueError(f"validation: y has no target in any of its {len(Y)} rows")
     return rows_of(X, kept), Y[kept], None if weights is None else weights[kept]
+
+
+def rows_that_count(Y: np.ndarray, weights: np.ndarray | None) -> np.ndarray:
+    """Which rows, (N,), have a target and a weight above 0: `fit` leaves out the others."""
+    return np.isfinite(Y).any(axis=1) & (True if weights is None else weights > 0)
 
 
 def rows_of(X: Any, kept: np.ndarray) -> Any:

@@ -75,10 +75,25 @@ def cross_calibrate(folds: Sequence[HeldOut], method: Any, separate: bool) -> tu
     members, z = zip(*(fold.standardized for fold in finite), strict=True)
     pooled = jax.tree.map(lambda *leaves: np.concatenate(leaves, axis=1), *members)
     fit, note = _scale(pooled, np.concatenate(z), method, flag("separate", separate))
-    scores = [row_scores(fold.rows, fold.Y)[1] for fold in finite]
-    joint = [row_scores(fold.rows.with_scale(fit.scale), fold.Y)[0] for fold in finite]
+    return _with_scores(finite, fit, (note, left_out))
+
+
+def calibrate_by_members(folds: Sequence[HeldOut]) -> tuple[Calibration, list[np.ndarray]]:
+    """The same for the rows that members held out. There is no factor, since errors of a few members are not those of
+    all.
+    """
+    finite, left_out = _finite(folds)
+    rows = sum(len(fold.Y) for fold in finite)
+    return _with_scores(finite, _unscaled("likelihood", False, rows), (left_out,))
+
+
+def _with_scores(
+    folds: Sequence[HeldOut], fit: ScaleFit, notes: tuple[str, ...]
+) -> tuple[Calibration, list[np.ndarray]]:
+    scores = [row_scores(fold.rows, fold.Y)[1] for fold in folds]
+    joint = [row_scores(fold.rows.with_scale(fit.scale), fold.Y)[0] for fold in folds]
     parts = _sorted(np.concatenate(joint)), _sorted(np.concatenate(scores))
-    return Calibration(fit, *parts, [], tuple(filter(None, [note, left_out]))), list(map(_sorted, scores))
+    return Calibration(fit, *parts, [], tuple(filter(None, notes))), list(map(_sorted, scores))
 
 
 def _finite(folds: Sequence[HeldOut]) -> tuple[list[HeldOut], str]:
@@ -105,8 +120,7 @@ def _fit(held_out: HeldOut, method: Any, separate: bool) -> tuple[ScaleFit, tupl
 def _scale(members: Mixture, z: np.ndarray, method: Any, separate: bool) -> tuple[ScaleFit, str]:
     """The factors, or 1 and the reason, if these rows, standardised, do not determine them."""
     count, fewest = len(z), FEWEST_FOR_SCALE * (1 + separate)
-    unknown = Scale(math.nan, math.nan)
-    unscaled = ScaleFit(UNIT, unknown, unknown, unknown, method, separate, 0.95, count)
+    unscaled = _unscaled(method, separate, count)
     calibration.check_method(method, separate, members)
     if count < fewest:
         these = "1 calibration row does" if count == 1 else f"{count} calibration rows do"
@@ -125,6 +139,12 @@ def _scale(members: Mixture, z: np.ndarray, method: Any, separate: bool) -> tupl
     reason = f"these {count} rows do not determine the {what if separate else 'scale of the covariance'} ({found})"
     remedy = "give more rows, or separate=False for one factor" if separate else "give more rows"
     return unscaled, f"{reason}; the covariance stays as it is; {remedy}"
+
+
+def _unscaled(method: Any, separate: bool, rows: int) -> ScaleFit:
+    """Factors of 1 that were not fitted."""
+    unknown = Scale(math.nan, math.nan)
+    return ScaleFit(UNIT, unknown, unknown, unknown, method, separate, 0.95, rows)
 
 
 def row_scores(rows: PredictedRows, Y: np.ndarray, resolution: float = RESOLUTION) -> tuple[np.ndarray, np.ndarray]:

@@ -1,5 +1,6 @@
 """Folds of the rows of a fit, and estimators that are each fitted without one of them."""
 
+import contextlib
 import warnings
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
@@ -16,11 +17,11 @@ def folds_of(cv: Any, X: Any, Y: np.ndarray, kept: np.ndarray, groups: Any, rand
     `cv` is a number of folds, which are drawn at random, of whole groups if there are groups; a list of the indices of
     each fold; or a scikit-learn splitter.
     """
-    wanted = "an integer, 2 or more, a list with the indices of each fold, or a scikit-learn splitter"
+    wanted = "an integer, 2 or more, 'members', a list with the indices of each fold, or a scikit-learn splitter"
     if is_integer(cv):
         count = int(kept.sum())
         if not 2 <= cv <= count:
-            raise ValueError(f"cv must be {wanted}, and at most the {count} rows with a target; got {cv}")
+            raise ValueError(f"cv must be {wanted}; of folds at most the {count} rows with a target; got {cv}")
         if groups is None:
             return [np.sort(fold) for fold in np.array_split(random.permutation(np.flatnonzero(kept)), int(cv))]
         from sklearn.model_selection import GroupKFold
@@ -73,32 +74,34 @@ def fit_folds(
 ) -> Iterator[tuple[Any, np.ndarray]]:
     """For each fold an estimator with the settings of `model`, fitted to the other folds, and the fold's mask, (N,).
 
-    T are the targets that networks learn, (N, n). Groups are held out whole for early stopping, if it holds out rows at
-    random.
+    T are the targets that networks learn, (N, n). What columns hold, and how it is written, is as in the whole table.
+    Groups are held out whole for early stopping, if it holds out rows at random.
     """
     settings = model.get_params(deep=False) | {"warm_start": False, "target_transform": None}
-    options = {"sample_weight": weights, "groups": groups if model.early_stopping is True else None}
-    used = np.zeros(len(T), bool)
-    used[np.concatenate(folds)] = True
+    groups = groups if model.early_stopping is True else None
     for number, fold in enumerate(folds):
         held_out = np.zeros(len(T), bool)
         held_out[fold] = True
-        rows = used & ~held_out
-        own = {name: None if values is None else values[rows] for name, values in options.items()}
+        rows = ~held_out
+        own = [None if values is None else values[rows] for values in (weights, groups)]
         settings["random_state"] = int(random.randint(2**31 - 1))
+        fitted = type(model)(**settings)
         try:
-            fitted = _fitted(type(model)(**settings), rows_of(X, rows), T[rows], own, model.target_names_)
+            with _quiet():
+                like = model.encoding_
+                fitted._fit(rows_of(X, rows), T[rows], None, model.target_names_, own[0], None, own[1], like)
         except ValueError as error:
             raise ValueError(f"the fit without fold {number} of {len(folds)}, on {rows.sum()} rows: {error}") from error
         yield fitted, held_out
 
 
-def _fitted(model: Any, X: Any, T: np.ndarray, options: dict[str, Any], names: Any) -> Any:
-    """The fit; what `fit` warns of it has said of all rows, and Ctrl-C ends it."""
+@contextlib.contextmanager
+def _quiet() -> Iterator[None]:
+    """What a fit warns of, `fit` has said of all rows; Ctrl-C ends it."""
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", UserWarning)
         warnings.filterwarnings("error", "interrupted", RuntimeWarning)
         try:
-            return model.fit(X, T, target_names=names, **options)
+            yield
         except RuntimeWarning:
             raise KeyboardInterrupt from None

@@ -6,7 +6,7 @@ Moments are converted to original units in float64: a target such as 2020.5 ± 0
 import contextlib
 import functools
 import warnings
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -187,6 +187,14 @@ class PredictedRows:
         outputs, novelty = jax.tree.map(lambda leaf: leaf[rows], (self.outputs, self.novelty))
         folds = tuple(fold.take(rows) for fold in self.folds)
         return replace(self, X=self.X[rows], outputs=outputs, novelty=novelty, folds=folds)
+
+    def of_members(self, members: Sequence[int]) -> "PredictedRows":
+        """What these members predict for the same rows, with factors of 1, in the units that networks have learned.
+
+        The outputs must have been kept.
+        """
+        outputs = jax.tree.map(lambda leaf: leaf[:, list(members)], self.outputs)
+        return replace(self.learned, outputs=outputs, scale=Scale(1.0, 1.0), calibration=None, folds=())
 
     def with_scale(self, scale: Scale) -> "PredictedRows":
         """The same rows with other factors on the covariance."""

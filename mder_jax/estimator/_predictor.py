@@ -6,6 +6,7 @@ from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 
 from mder_jax.calibration import Scale
 from mder_jax.columns import Encoded
@@ -14,15 +15,16 @@ from mder_jax.estimator._own_network import as_network
 from mder_jax.estimator._predicted_rows import BLOCK, PredictedRows, swapped
 from mder_jax.estimator._standardizer import Standardizer
 from mder_jax.estimator.target_transforms import TargetTransforms
-from mder_jax.links import niw_link, num_outputs
-from mder_jax.networks import Network, mlp
+from mder_jax.links import log_diagonal_outputs, niw_link, num_outputs
+from mder_jax.networks import Network, mlp, table_network
 
 
 class Design(NamedTuple):
-    """Columns of X and Y, widths and activation of `mlp`, and the options r, nu_max and relative of `niw_link`.
+    """Columns of X and Y, widths and activation of the network, and the options r, nu_max and relative of `niw_link`.
 
-    `embedded` are the columns of X that hold indices of levels, with the number of levels, as in `mlp`. `own` is the
-    user's network in the place of `mlp`, or None.
+    `embedded` are the columns of X that hold indices of levels, with the number of levels, and `periodic` those with
+    numbers to embed, as in `table_network`; None for an `mlp`, as in files of earlier versions. `own` is the user's
+    network in their place, or None.
     """
 
     inputs: int
@@ -34,13 +36,24 @@ class Design(NamedTuple):
     relative: bool
     embedded: tuple[tuple[int, int], ...] = ()
     own: Any = None
+    periodic: tuple[int, ...] | None = None
 
     def network(self) -> Network:
         """From standardised rows to a NIW of standardised targets."""
         link = functools.partial(niw_link, n=self.targets, r=self.r, nu_max=self.nu_max, relative=self.relative)
         if self.own is not None:
             return as_network(self.own, link)
-        return mlp(self.widths, num_outputs(self.targets), self.activation, link, embedded=self.embedded)
+        options = (self.widths, num_outputs(self.targets), self.activation, link)
+        if self.periodic is None:
+            return mlp(*options, embedded=self.embedded)
+        return table_network(*options, embedded=self.embedded, periodic=self.periodic)
+
+    def rescaled(self, params: Any, factor: float) -> Any:
+        """The parameters of members, stacked, whose outputs are the same with L multiplied by the factor."""
+        last = f"dense_{len(self.widths)}"
+        bias = np.array(params[last]["bias"])
+        bias[:, log_diagonal_outputs(self.targets)] += np.log(factor)
+        return params | {last: params[last] | {"bias": bias}}
 
     def shapes(self) -> Any:
         """Shapes and dtypes of the parameters of one member."""

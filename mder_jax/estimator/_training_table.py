@@ -11,8 +11,8 @@ from mder_jax._checks import target_names
 from mder_jax.columns import Encoding
 from mder_jax.estimator import _checks
 from mder_jax.estimator._predictor import Predictor
+from mder_jax.estimator._rows import Rows
 from mder_jax.estimator._standardizer import Standardizer, standardizer_of
-from mder_jax.estimator.recipe import Rows
 from mder_jax.estimator.target_transforms import TargetTransforms, fit_transforms, kinds_of
 
 
@@ -49,12 +49,16 @@ def checked(model: Any, X: Any, y: Any, named: Sequence[str] | None, sample_weig
 
 
 class Preparation(NamedTuple):
-    """How tables become standardised rows: what becomes of columns and targets, and the standardisers of both."""
+    """How tables become standardised rows: what becomes of columns and targets, and the standardisers of both.
+
+    `numbers` are the encoded columns with three values or more: neither indicators nor indices of levels.
+    """
 
     encoding: Encoding
     transform: TargetTransforms | None
     inputs: Standardizer
     targets: Standardizer
+    numbers: tuple[int, ...]
 
     def rows(self, X: np.ndarray, Y: np.ndarray, weights: np.ndarray | None) -> Rows:
         """Encoded inputs (N, width) and targets in original units (N, n), standardised."""
@@ -78,19 +82,27 @@ def of_validation(
 
 
 def learn(
-    table: Table, categorical: Sequence[Any] | None, target_transform: Any, standardize: bool
+    table: Table, categorical: Sequence[Any] | None, target_transform: Any, standardize: bool, like: Encoding | None
 ) -> tuple[Preparation, np.ndarray]:
-    """The preparation that a table asks for, and its encoded inputs; warnings tell what is wrong with the table."""
+    """The preparation that a table asks for, and its encoded inputs; warnings tell what is wrong with the table.
+
+    `like` is as in `columns.learn`, for some of the rows of a table.
+    """
     Y, names = table.Y, target_names(table.names, table.Y.shape[1])
     transform = fit_transforms(target_transform, Y, names)
     T = _transformed(transform, Y)
     _checks.warn_of_degenerate_targets(T, table.names)
-    encoding, (X, _, _) = columns.learn(table.X, categorical)
+    encoding, (X, _, _) = columns.learn(table.X, categorical if like is None else None, like=like)
     for leak in columns.leaks(encoding.numbers(X), Y, names):
         warnings.warn(f"{leak}; leave it out unless it is known when you predict", UserWarning, stacklevel=5)
     indices = [column for column, _ in encoding.embedded]
     inputs = standardizer_of(X, standardize, np.inf, table.weights, as_they_are=indices)
-    return Preparation(encoding, transform, inputs, standardizer_of(T, standardize, weights=table.weights)), X
+    numbers = tuple(j for j in range(X.shape[1]) if j not in indices and _has_three_values(X[:, j]))
+    return Preparation(encoding, transform, inputs, standardizer_of(T, standardize, weights=table.weights), numbers), X
+
+
+def _has_three_values(values: np.ndarray) -> bool:
+    return bool(np.any((values != values.min()) & (values != values.max())))
 
 
 def resumed(table: Table, encoding: Encoding, last: Predictor, target_transform: Any) -> tuple[Preparation, np.ndarray]:
@@ -101,4 +113,5 @@ def resumed(table: Table, encoding: Encoding, last: Predictor, target_transform:
     if before != now:
         raise ValueError(f"warm_start keeps the target_transform of the last fit, {before}; it is {now} now")
     _checks.warn_of_degenerate_targets(_transformed(last.transform, table.Y), table.names)
-    return Preparation(encoding, last.transform, last.inputs, last.targets), encoding.encode(table.X).X
+    numbers = last.design.periodic or ()
+    return Preparation(encoding, last.transform, last.inputs, last.targets, numbers), encoding.encode(table.X).X

@@ -1,7 +1,8 @@
 """Cross-conformal intervals, CV+: each row is scored by a model that was fitted without the fold it is in.
 
 Barber, Candès, Ramdas and Tibshirani (2021), "Predictive inference with the jackknife+", Theorem 4. All of it is in the
-units that networks have learned.
+units that networks have learned. The models are fitted for this, or they are those members of the ensemble that held
+out the row; a mean over all of these is that of Kim, Xu and Barber (2020), the jackknife+ after bootstrap.
 """
 
 from collections.abc import Sequence
@@ -32,6 +33,22 @@ class FoldModel(NamedTuple):
     def rows(self, table: Any, keep: bool = False) -> Any:
         """What it predicts for the rows of a table, `PredictedRows`."""
         return self.predictor.rows(self.encoding.encode(table, quiet=True), keep)
+
+
+class MemberFold(NamedTuple):
+    """Members of the model itself, and the rows that these and no others held out.
+
+    Args:
+      members: their indices.
+      scores: as in `FoldModel`.
+    """
+
+    members: tuple[int, ...]
+    scores: np.ndarray
+
+    def rows(self, whole: Any) -> Any:
+        """What they predict for the rows, `PredictedRows`, given what all members do, with kept outputs."""
+        return whole.of_members(self.members)
 
 
 def guarantee(coverage: float, folds: int, rows: int) -> float:

@@ -22,13 +22,13 @@ from mder_jax.estimator._held_out import HeldOut
 from mder_jax.estimator._own_network import check_network, is_network
 from mder_jax.estimator._predictor import Design, Predictor
 from mder_jax.estimator._standardizer import Standardizer
-from mder_jax.estimator.cross_conformal import FoldModel
+from mder_jax.estimator.cross_conformal import FoldModel, MemberFold
 from mder_jax.estimator.trained_rows import TrainedRows
 from mder_jax.persistence import ModelFileError
 
 KIND = "MDERRegressor"
-# 1, or none, of the files of version 0.1.0; 2 also of networks that are not in the file.
-VERSION = 2
+# 1, or none, of the files of version 0.1.0; 2 also of networks that are not in the file; 3 of `table_network`.
+VERSION = 3
 FITTED = ("flat_", "target_names_", "n_outputs_", "n_iter_", "n_rows_", "n_features_in_")
 TRAINED = ("hashes", "repeats", "centre", "spread")
 # Of the models of a cross-conformal calibration.
@@ -66,7 +66,8 @@ def save(model: Any, path: str | pathlib.Path, extra: dict[str, Any] | None) -> 
     }
     arrays |= points | _predictor_arrays(predictor)
     for number, fold in enumerate(folds):
-        own = _predictor_arrays(fold.predictor) | {"scores": fold.scores}
+        own = {"scores": fold.scores}
+        own |= {} if isinstance(fold, MemberFold) else _predictor_arrays(fold.predictor)
         arrays |= {f"fold{number}/{name}": array for name, array in own.items()}
     arrays |= {name: getattr(model, name) for name in CURVES if getattr(model, name) is not None}
     if trained is not None:
@@ -81,7 +82,9 @@ def _design_fields(design: Design) -> dict[str, Any]:
     return {name: value for name, value in design._asdict().items() if name != "own"}
 
 
-def _fold_fields(fold: FoldModel) -> dict[str, Any]:
+def _fold_fields(fold: FoldModel | MemberFold) -> dict[str, Any]:
+    if isinstance(fold, MemberFold):
+        return {"members": list(fold.members)}
     return {"encoding": fold.encoding.to_json(), "design": _design_fields(fold.predictor.design)}
 
 
@@ -180,9 +183,9 @@ def _restored(cls: type, document: dict[str, Any], arrays: dict[str, np.ndarray]
     model.calibration_ = None
     if document["calibration"] is not None:
         found = _calibration.from_document(document["calibration"], arrays, design.targets)
-        folds = _folds(document.get("folds"), arrays, design, document["members"], model.encoding_)
-        _check_scores(folds, found.target_scores)
-        model.calibration_ = found._replace(folds=folds)
+        made = _folds(document.get("folds"), arrays, design, document["members"], model.encoding_)
+        _check_scores(made, found.target_scores)
+        model.calibration_ = found._replace(folds=made)
     for name, value in _fitted(document["fitted"], design, model.encoding_).items():
         setattr(model, name, value)
     columns = _feature_names(document, model.encoding_)
@@ -202,7 +205,9 @@ def _restored(cls: type, document: dict[str, Any], arrays: dict[str, np.ndarray]
 def _design(fields: dict[str, Any], network: Any) -> Design:
     bound = fields["nu_max"] if fields["nu_max"] is None else float(fields["nu_max"])
     embedded = tuple((int(column), int(levels)) for column, levels in fields.get("embedded", ()))
-    numbers = {"widths": tuple(fields["widths"]), "nu_max": bound, "r": float(fields["r"]), "embedded": embedded}
+    periodic = None if fields.get("periodic") is None else tuple(int(column) for column in fields["periodic"])
+    numbers = {"widths": tuple(fields["widths"]), "nu_max": bound, "r": float(fields["r"])}
+    numbers |= {"embedded": embedded, "periodic": periodic}
     design = Design(**{"relative": False} | fields | numbers | {"own": network})  # relative: not in 0.1.0
     if not isinstance(design.relative, bool):
         raise ModelFileError(f"relative must be true or false; got {design.relative!r}")
@@ -213,42 +218,54 @@ def _design(fields: dict[str, Any], network: Any) -> Design:
 
 def _folds(
     fields: dict[str, Any] | None, arrays: dict[str, np.ndarray], design: Design, members: int, encoding: Encoding
-) -> tuple[FoldModel, ...]:
-    """The models of a cross-conformal calibration, which differ from the model in their inputs alone."""
+) -> tuple[Any, ...]:
+    """The models of a cross-conformal calibration, which differ from the model in their inputs alone, or members."""
     if fields is None:
         return ()
     if fields["version"] != FOLDS_VERSION or not fields["models"]:
         wanted = f"there must be models of folds, of version {FOLDS_VERSION}"
         raise ModelFileError(f"{wanted}; got {len(fields['models'])} of version {fields['version']!r:.20}")
-    return tuple(
-        _fold(entry, _below(arrays, f"fold{number}/"), design, members, encoding)
-        for number, entry in enumerate(fields["models"])
-    )
+    parts = [(entry, _below(arrays, f"fold{number}/")) for number, entry in enumerate(fields["models"])]
+    if all("members" in entry for entry, _ in parts):
+        return tuple(_member_fold(entry["members"], own, design, members) for entry, own in parts)
+    return tuple(_fold(*part, design, members, encoding) for part in parts)
+
+
+def _member_fold(chosen: Any, arrays: dict[str, np.ndarray], design: Design, members: int) -> MemberFold:
+    known = isinstance(chosen, list) and all(is_integer(one) and 0 <= one < members for one in chosen)
+    if not (known and chosen and sorted(set(chosen)) == chosen):
+        raise ModelFileError(f"a fold must be of some of the {members} members; got {chosen!r:.60}")
+    return MemberFold(tuple(chosen), _fold_scores(arrays, design))
 
 
 def _fold(
     fields: dict[str, Any], arrays: dict[str, np.ndarray], design: Design, members: int, encoding: Encoding
 ) -> FoldModel:
     own, columns = _design(fields["design"], design.own), Encoding.from_json(fields["encoding"])
-    if own != design._replace(inputs=own.inputs, embedded=own.embedded):
+    if own != design._replace(inputs=own.inputs, embedded=own.embedded, periodic=own.periodic):
         raise ModelFileError(f"the network of a fold must be that of the model; got {fields['design']!r:.60}")
     if (columns.names, columns.table_width) != (encoding.names, encoding.table_width):
         raise ModelFileError("a fold must have the columns of the model")
     if (columns.width, columns.embedded) != (own.inputs, own.embedded):
         raise ModelFileError(f"columns that become {columns.width} numbers do not fit {own.inputs} inputs of a fold")
     inputs, targets = (_standardizer(arrays, *part) for part in (("inputs", own.inputs), ("targets", own.targets)))
-    scores = doubles("scores", arrays["scores"])
+    predictor = Predictor(own, _params(arrays, own, members), inputs, targets, Scale(1.0, 1.0))
+    return FoldModel(columns, predictor, _fold_scores(arrays, own))
+
+
+def _fold_scores(arrays: dict[str, np.ndarray], design: Design) -> np.ndarray:
+    scores, n = doubles("scores", arrays["scores"]), design.targets
     is_sorted = scores.ndim == 2 and np.array_equal(np.sort(scores, axis=0), scores, equal_nan=True)
-    if not is_sorted or scores.shape[1] != own.targets or np.any(scores < 0):
-        raise ModelFileError(f"scores of a fold must be sorted, of {own.targets} targets; got shape {scores.shape}")
-    return FoldModel(columns, Predictor(own, _params(arrays, own, members), inputs, targets, Scale(1.0, 1.0)), scores)
+    if not is_sorted or scores.shape[1] != n or np.any(scores < 0):
+        raise ModelFileError(f"scores of a fold must be sorted, of {n} targets; got shape {scores.shape}")
+    return scores
 
 
 def _below(arrays: dict[str, np.ndarray], prefix: str) -> dict[str, np.ndarray]:
     return {name.removeprefix(prefix): array for name, array in arrays.items() if name.startswith(prefix)}
 
 
-def _check_scores(folds: tuple[FoldModel, ...], scores: np.ndarray) -> None:
+def _check_scores(folds: tuple[Any, ...], scores: np.ndarray) -> None:
     """Raise unless the scores of the folds are together those of the calibration."""
     if folds:
         whole = np.sort(np.concatenate([fold.scores for fold in folds]), axis=0)[: len(scores)]
@@ -299,6 +316,7 @@ def _held_out_rows(arrays: dict[str, np.ndarray], members: int) -> HeldOut | Non
         found.sizes.dtype == np.int64 and found.sizes.shape == (members,) and np.all(found.sizes >= 0),
         found.hashes.dtype == np.uint64 and found.hashes.shape == found.copies.shape == (found.sizes.sum(),),
         found.copies.dtype == np.int32 and np.all(found.copies > 0),
+        found.trained.dtype == bool and found.trained.shape == found.hashes.shape,
     )
     if not all(good):
         raise ModelFileError(f"the held-out rows are inconsistent: those of {members} members are {found.sizes!r:.60}")
@@ -361,7 +379,7 @@ def _params(arrays: dict[str, np.ndarray], design: Design, members: int) -> Any:
         raise ModelFileError(f"sizes must be integers; got {widths}, {design.targets} targets, {members} members")
     found = {name.removeprefix("params/"): array for name, array in arrays.items() if name.startswith("params/")}
     if design.own is None:
-        if len(found) != 2 * len(widths) + len(design.embedded):
+        if design.periodic is None and len(found) != 2 * len(widths) + len(design.embedded):
             raise ModelFileError(f"{len(found)} arrays are not those of hidden layers {design.widths!r:.60}")
         if "layers_0/kernel" in found:  # the names in files of version 0.1.0
             places = [(i, part) for i in range(len(widths)) for part in ("kernel", "bias")]

@@ -23,7 +23,7 @@ class TrainedRows(NamedTuple):
     Args:
       hashes: of distinct rows, sorted, uint64: all, or the smallest.
       whole: whether these are all.
-      rows: number of rows.
+      rows: number of rows, without those that a warm start saw again.
       repeats: (K, 2), how often a row occurs, and the number of rows that occur so often.
       centre: of each column of the table [X, Y].
       spread: of each column.
@@ -44,7 +44,9 @@ def remember(X: np.ndarray, Y: np.ndarray, before: TrainedRows | None = None) ->
     hashes, counts = np.unique(_hashes(table, centre, spread), return_counts=True)
     repeats, whole, rows = _repeats(counts), True, len(table)
     if before is not None:
-        hashes, rows = np.union1d(hashes, before.hashes), rows + before.rows
+        testable = hashes if before.whole else hashes[hashes <= before.hashes[-1]]
+        new = np.mean(~np.isin(testable, before.hashes)) if len(testable) else 0.0
+        hashes, rows = np.union1d(hashes, before.hashes), before.rows + round(new * rows)
         if not before.whole:
             hashes, whole = hashes[hashes <= before.hashes[-1]], False
     if len(hashes) > MOST:

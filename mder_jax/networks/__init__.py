@@ -2,7 +2,7 @@
 
 import inspect
 import operator
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any, NamedTuple
 
 import jax
@@ -10,10 +10,11 @@ import jax.numpy as jnp
 import numpy as np
 from jax import Array
 
-from mder_jax._checks import is_integer, plain_probability
+from mder_jax._checks import check_type, is_integer, plain_number, plain_probability
 from mder_jax.networks._dense import row_dot_general
+from mder_jax.networks.embeddings import PeriodicEmbedding, checked_spread
 
-__all__ = ["ACTIVATIONS", "Network", "from_linen", "from_nnx", "mlp", "row_dot_general"]
+__all__ = ["ACTIVATIONS", "Network", "from_linen", "from_nnx", "mlp", "row_dot_general", "table_network"]
 
 Initializer = Callable[..., Array]
 ACTIVATIONS: dict[str, Callable[[Array], Array]] = {
@@ -22,6 +23,7 @@ ACTIVATIONS: dict[str, Callable[[Array], Array]] = {
     "gelu": jax.nn.gelu,
     "silu": jax.nn.silu,
 }
+LEARNED = "swish"  # the activation of `table_network` with a learned sharpness
 
 
 class Network(NamedTuple):
@@ -76,14 +78,11 @@ def mlp(
     """
     from mder_jax.networks._mlp import MLP
 
-    sizes = [*np.atleast_1d(np.asarray(widths, object)), outputs]
-    if not all(is_integer(size) and 0 < size < 1 << 31 for size in sizes):
-        raise ValueError(f"widths and outputs must be integers above 0; got {widths!r:.60} and {outputs!r:.60}")
-    if not isinstance(activation, str) or activation not in ACTIVATIONS:
-        raise ValueError(f"activation must be one of {', '.join(ACTIVATIONS)}; got {activation!r:.60}")
+    sizes = _checked_sizes(widths, outputs)
+    _check_activation(activation, ACTIVATIONS)
     dropout = plain_probability("dropout", dropout, "[)")
     _check_functions(link=link, kernel_init=kernel_init, bias_init=bias_init)
-    module = MLP(tuple(sizes), ACTIVATIONS[activation], dropout, kernel_init, bias_init, _checked_pairs(embedded))
+    module = MLP(sizes, ACTIVATIONS[activation], dropout, kernel_init, bias_init, _checked_pairs(embedded))
 
     def apply(params: Any, x: Array) -> Any:
         return _linked(link, module.apply({"params": params}, x))
@@ -92,6 +91,67 @@ def mlp(
         return _linked(link, module.apply({"params": params}, x, training=True, rngs={"dropout": key}))
 
     return Network(module.initial, apply, train if dropout else None)
+
+
+def table_network(
+    widths: Sequence[int],
+    outputs: int,
+    activation: str = LEARNED,
+    link: Callable[[Array], Any] | None = None,
+    embedded: Sequence[tuple[int, int]] = (),
+    periodic: Sequence[int] | None = None,
+    embedding: PeriodicEmbedding = PeriodicEmbedding(),  # noqa: B008
+    sharpness: tuple[float, float] = (1.0, 8.0),
+    clip: float = 3.0,
+) -> Network:
+    """The network of `MDERRegressor`, from standardised rows of a table (B, d) to raw outputs or what the link makes.
+
+    Numbers are clipped smoothly and go through a `PeriodicEmbedding`. Each network draws how rough the functions are
+    that it finds first: σ of the embedding, and the sharpness of its activation. An ensemble has networks for smooth
+    tables and for ones with steps.
+
+    Args:
+      widths: of the hidden layers.
+      outputs: raw outputs, such as ``num_outputs(n)`` for `niw_link`.
+      activation: "swish" for x σ(β x) with a sharpness β that is learned for each unit, from SiLU (β = 1) to nearly
+        ReLU; or "relu", "tanh", "gelu", "silu".
+      link: from raw outputs to a distribution's parameters, such as ``functools.partial(niw_link, n=2)``.
+      embedded: (column, levels) of the columns of x that hold categories as integers 0, ..., levels − 1; each is
+        replaced by a learned vector.
+      periodic: the columns that are embedded, None for all that are not in `embedded`; others, such as those of zeros
+        and ones, go in as they are.
+      embedding: of numbers.
+      sharpness: smallest and largest β at the start; a network draws one, log-uniform.
+      clip: bound of the inputs, see `smooth_clip`.
+
+    Example:
+      >>> from mder_jax.links import niw_link, num_outputs
+      >>> network = table_network((32, 32), num_outputs(2), link=lambda raw: niw_link(raw, n=2))
+      >>> params = network.init(jax.random.key(0), jnp.ones((1, 3)))
+      >>> print(network.apply(params, jnp.ones((5, 3))).L.shape)
+      (5, 2, 2)
+    """
+    from mder_jax.networks._table import TableNetwork
+
+    sizes = _checked_sizes(widths, outputs)
+    _check_activation(activation, (LEARNED, *ACTIVATIONS))
+    _check_functions(link=link)
+    check_type("embedding", embedding, PeriodicEmbedding)
+    bound = plain_number("clip", clip)
+    if not bound > 0:
+        raise ValueError(f"clip must be above 0; got {clip!r:.60}")
+    columns, pairs = None if periodic is None else _checked_columns(periodic), _checked_pairs(embedded)
+    both = {column for column, _ in pairs} & set(columns or ())
+    if both:
+        raise ValueError(f"column {min(both)} is both embedded, as a category, and periodic, as a number")
+    spread = checked_spread("sharpness", sharpness)
+    function = ACTIVATIONS.get(activation)
+    module = TableNetwork(sizes, function, columns, pairs, embedding.checked(), spread, bound)
+
+    def apply(params: Any, x: Array) -> Any:
+        return _linked(link, module.apply(params, x))
+
+    return Network(module.init, apply)
 
 
 def from_linen(module: Any, link: Callable[[Any], Any] | None = None, rngs: Sequence[str] = ("dropout",)) -> Network:
@@ -192,6 +252,18 @@ def from_nnx(make_module: Callable[[Any], Any], link: Callable[[Any], Any] | Non
     return Network(init, apply, train)
 
 
+def _checked_sizes(widths: Any, outputs: Any) -> tuple[int, ...]:
+    sizes = [*np.atleast_1d(np.asarray(widths, object)), outputs]
+    if not all(is_integer(size) and 0 < size < 1 << 31 for size in sizes):
+        raise ValueError(f"widths and outputs must be integers above 0; got {widths!r:.60} and {outputs!r:.60}")
+    return tuple(sizes)
+
+
+def _check_activation(activation: Any, known: Iterable[str]) -> None:
+    if not isinstance(activation, str) or activation not in known:
+        raise ValueError(f"activation must be one of {', '.join(known)}; got {activation!r:.60}")
+
+
 def _checked_pairs(embedded: Any) -> tuple[tuple[int, int], ...]:
     try:
         pairs = tuple((operator.index(column), operator.index(levels)) for column, levels in embedded)
@@ -199,11 +271,25 @@ def _checked_pairs(embedded: Any) -> tuple[tuple[int, int], ...]:
         pairs = ((-1, 0),)
     if not all(column >= 0 and levels >= 1 for column, levels in pairs):
         raise ValueError(f"embedded must be pairs (column, levels) of integers, levels above 0; got {embedded!r:.60}")
-    columns = [column for column, _ in pairs]
+    _check_named_once("embedded", [column for column, _ in pairs], embedded)
+    return pairs
+
+
+def _checked_columns(periodic: Any) -> tuple[int, ...]:
+    try:
+        columns = tuple(map(operator.index, periodic))
+    except TypeError:
+        columns = (-1,)
+    if not all(column >= 0 for column in columns):
+        raise ValueError(f"periodic must be columns, integers from 0, or None; got {periodic!r:.60}")
+    _check_named_once("periodic", columns, periodic)
+    return columns
+
+
+def _check_named_once(name: str, columns: Sequence[int], given: Any) -> None:
     twice = next((column for column in columns if columns.count(column) > 1), None)
     if twice is not None:
-        raise ValueError(f"embedded must name each column once, and has column {twice} twice; got {embedded!r:.60}")
-    return pairs
+        raise ValueError(f"{name} must name each column once, and has column {twice} twice; got {given!r:.60}")
 
 
 def _check_functions(**functions: Any) -> None:

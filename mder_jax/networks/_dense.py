@@ -26,6 +26,11 @@ def uniform_fan_in(key: Array, like: Any) -> Any:
     return {name: layer(drawn[name], params) for name, params in like.items()}
 
 
+def as_floats(x: Array) -> Array:
+    """Rows of integers or booleans as floats; floats as they are."""
+    return x if jnp.issubdtype(x.dtype, jnp.floating) else x.astype(jnp.result_type(float))
+
+
 @jax.custom_jvp
 def row_product(x: Array, w: Array) -> Array:
     """x w for rows x (B, i) and weights (i, o), with a derivative by w that suits the CPU: see `row_dot_general`."""

@@ -8,15 +8,10 @@ import numpy as np
 from flax import linen as nn
 from jax import Array
 
-from mder_jax.networks._dense import row_dot_general, uniform_fan_in
+from mder_jax.networks._dense import as_floats, row_dot_general, uniform_fan_in
+from mder_jax.networks._vectors import EMBEDDING_STD, embedding_size
 
 Initializer = Callable[..., Array]
-EMBEDDING_STD = 0.1  # of the initial vectors of categories: at first levels are hardly distinguished
-
-
-def embedding_size(levels: int) -> int:
-    """Length of the learned vectors of a category: 1.6 levels^0.56, but at most 16."""
-    return min(16, round(1.6 * levels**0.56))
 
 
 class MLP(nn.Module):
@@ -36,8 +31,7 @@ class MLP(nn.Module):
     @nn.compact
     def __call__(self, x: Array, training: bool = False) -> Array:
         """From rows (B, d) to raw outputs (B, sizes[-1])."""
-        x = x if jnp.issubdtype(x.dtype, jnp.floating) else x.astype(jnp.result_type(float))
-        x, zeros = self._with_vectors(x), nn.initializers.zeros
+        x, zeros = self._with_vectors(as_floats(x)), nn.initializers.zeros
         for i, size in enumerate(self.sizes):
             if i:
                 x = nn.Dropout(self.dropout, deterministic=not training)(self.activation(x))

@@ -94,11 +94,16 @@ def begin(problem: Problem, data: Data, key: Array) -> tuple[State, Plan]:
         optimizer_state=problem.optimizer.init(params),
         diverged_at=never,
         stopped_at=never,
-        best_params=None if data.validation is None else params,
+        best_params=params if keeps_best(problem.settings, data) else None,
         best_loss=jnp.full((), jnp.inf, jnp.result_type(float)),
         best_epoch=never,
     )
     return state, _plan(problem.settings, data, row_key)
+
+
+def keeps_best(settings: Settings, data: Data) -> bool:
+    """Whether the parameters of an epoch other than the last may be wanted."""
+    return settings.judged or data.validation is not None
 
 
 def _plan(settings: Settings, data: Data, key: Array) -> Plan:
@@ -126,7 +131,7 @@ def run_epoch(problem: Problem, data: Data, plan: Plan, state: State, epoch: Arr
     state = state._replace(params=params, optimizer_state=optimizer_state, diverged_at=diverged_at)
     train = jnp.where(running, jnp.sum(losses * weights) / jnp.sum(weights), jnp.nan)
     if data.validation is None:
-        return state, Losses(train, None)
+        return state, Losses(train, jnp.full_like(train, jnp.nan) if problem.settings.judged else None)
     validation = _mean_loss(problem, state.params, *data.validation, rows=batches.rows.shape[1])
     state = _keep_best(problem.settings, state, epoch, validation)
     return state, Losses(train, jnp.where(running, validation, jnp.nan))

@@ -19,6 +19,7 @@ class Settings(NamedTuple):
     """How to train, apart from what is trained; see `mder_jax.fit`.
 
     With `steps_per_epoch`, runs on data of different size make equally many steps, each going round its own data.
+    `judged` runs keep the parameters of an epoch that somebody else chooses.
     """
 
     epochs: int
@@ -26,6 +27,7 @@ class Settings(NamedTuple):
     steps_per_epoch: int | None = None
     bootstrap: bool = False
     patience: int | None = None
+    judged: bool = False
 
 
 class Problem(NamedTuple):
@@ -162,7 +164,7 @@ def check_settings(settings: Settings, data: Data) -> None:
             raise ValueError(f"{name} must be an integer, 1 or more{or_none}; got {value!r}")
     if settings.batch_size is not None and settings.batch_size > rows:
         raise ValueError(f"batch_size {settings.batch_size} exceeds the {rows} rows; use batch_size={rows} or None")
-    if settings.patience is not None and data.validation is None:
+    if settings.patience is not None and data.validation is None and not settings.judged:
         raise ValueError("patience needs validation data: pass validation=(X_val, Y_val)")
 
 

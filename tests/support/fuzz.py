@@ -39,6 +39,7 @@ from safetensors.numpy import save as as_safetensors
 import mder_jax as mder
 from mder_jax import NIG, NIW, MDERRegressor, Mixture, StudentT, persistence
 from mder_jax.estimator import Region
+from mder_jax.networks.embeddings import PeriodicEmbedding
 from mder_jax.persistence import ModelFileError
 from mder_jax.pipeline import make_pipeline
 from mder_jax.student_t import Interval
@@ -131,7 +132,7 @@ datasets.real | name:table | | concrete picky any
 plotting.ellipses | targets:pair | | 0.5 concrete slow any n=2
 plotting.bands,predicted_observed,calibration,pit,sparsification | | | 0.5 concrete slow any
 plotting.nu_gate | niw:lines | | 0.5 concrete slow any
-networks.mlp,from_linen,from_nnx | | | concrete any
+networks.mlp,from_linen,from_nnx,table_network | | | concrete any
 train.fit | | | concrete picky any
 ensemble.fit_ensemble | | | concrete picky any
 ensemble.predict | rows:four reduce:none devices:none | MN2 | concrete slow picky
@@ -303,6 +304,9 @@ KINDS = {
     "Encoding.self": lambda rng, axes: encoding(), "quiet": FLAG,
     "value": lambda rng, axes: encoding().to_json(), "numbers": built(lambda x: {"a": x}, numbers("N")),
     "columns.target_names": one_of(["a", "b"]), "embedded": one_of((), ((0, 3),)),
+    "periodic": one_of(None, [1], ()), "embedding": one_of(PeriodicEmbedding(2, 2)), "sharpness": one_of((1.0, 2.0)),
+    "clip": one_of(3.0, np.inf), "like": one_of(None), "judge": one_of(None, lambda progress: 1.0),
+    "judge_every": one_of(None, 1),
     "settings": built(dict, one_of(SETTINGS)), "content": lambda rng, axes: hostile_file(rng),
 }
 

@@ -39,7 +39,7 @@ def run(config: Config) -> dict[str, Any]:
         "tails": [integrals.tails(nu, config.core) for nu in SHOWN],
         "normal": [integrals.from_normal(*case) for case in cases],
         "best_test": [integrals.half_power(rng, *case, config.trials, most=500) for case in cases],
-        "sweep": [integrals.from_normal(m, 1, integrals.matched_scale(m)) for m in np.arange(3.0, 31.0)],
+        "sweep": [integrals.from_normal(m, 1, integrals.matched_scale(m)) for m in np.arange(3.0, 31.0).tolist()],
         "correlation": [correlations(nu, config.core) for nu in (2.0, 5.0, m)],
     }
 
