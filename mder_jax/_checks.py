@@ -11,7 +11,7 @@ The rules, in one place:
 
 import contextlib
 import operator
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from typing import Any, TypeVar
 
 import jax
@@ -19,6 +19,8 @@ import jax.numpy as jnp
 import numpy as np
 from jax import Array
 from jax.typing import ArrayLike
+
+from mder_jax._arguments import brief, integer, is_integer
 
 T = TypeVar("T")
 
@@ -96,52 +98,6 @@ def _numbers(name: str, value: Any) -> Any:
     return array
 
 
-def check_type(name: str, value: Any, *kinds: type) -> None:
-    """Raise unless it is of one of these classes."""
-    if not isinstance(value, kinds):
-        raise TypeError(f"{name} must be {_either(f'a {kind.__name__}' for kind in kinds)}; got {_brief(value)}")
-
-
-def check_option(name: str, value: Any, options: Iterable[str]) -> None:
-    """Raise unless it is one of the options."""
-    if not isinstance(value, str) or value not in options:
-        raise ValueError(f"{name} must be {_either(map(repr, options))}; got {_brief(value)}")
-
-
-def _either(choices: Iterable[str]) -> str:
-    *others, last = choices
-    return f"{', '.join(others)} or {last}" if others else last
-
-
-def _brief(value: Any) -> str:
-    """A value for a message: numbers, strings and None as they are, the type of anything else."""
-    plain = value is None or isinstance(value, bool | int | float | complex | str)
-    return f"{value!r:.60}" if plain else type(value).__name__
-
-
-def is_integer(value: Any) -> bool:
-    """Whether it is an integer of Python or numpy."""
-    return isinstance(value, int | np.integer) and not isinstance(value, bool)
-
-
-def integer(name: str, value: Any, least: int = 1) -> int:
-    """An integer as Python's int; an error if it is traced, below `least`, or not below 2³¹."""
-    if not is_integer(value):
-        raise TypeError(f"{name} must be an integer that is not traced; got {_brief(value)}")
-    if value < least:
-        raise ValueError(f"{name} must be at least {least}; got {value}")
-    if value >= 1 << 31:
-        raise ValueError(f"{name} must be below 2^31; got {value!r:.60}")
-    return int(value)
-
-
-def flag(name: str, value: Any) -> bool:
-    """A boolean as Python's bool."""
-    if not isinstance(value, bool | np.bool_):
-        raise TypeError(f"{name} must be True or False; got {_brief(value)}")
-    return bool(value)
-
-
 def one_number(name: str, value: Any) -> Array:
     """A real number as an array without axes; it may be traced."""
     (number,) = floats(**{name: value})
@@ -155,7 +111,7 @@ def plain_number(name: str, value: Any) -> float:
         return float(value)
     number = one_number(name, value)
     if not is_concrete(number):
-        raise TypeError(f"{name} must be a number that is not traced; got {_brief(value)}")
+        raise TypeError(f"{name} must be a number that is not traced; got {brief(value)}")
     return float(number)
 
 
@@ -190,42 +146,13 @@ def plain_probability(name: str, value: Any, ends: str = "()") -> float:
     return number
 
 
-def target_names(names: Any, n: int) -> tuple[str, ...]:
-    """One name for each target: y0, y1, ... for None."""
-    if names is None:
-        return tuple(f"y{j}" for j in range(n))
-    several = isinstance(names, Iterable) and not isinstance(names, str | bytes) and getattr(names, "ndim", 1) > 0
-    if not several or len(tuple(names)) != n:
-        raise ValueError(f"names must hold one for each of {n} targets; got {names!r:.60}")
-    return tuple(str(name) for name in names)
-
-
-def in_order(y: Any, names: list[str] | None) -> Any:
-    """A data frame with its columns in the order of the fit, found by name; unchanged if it has no names."""
-    here = names_of(y)
-    if names is None or here is None or here == names:
-        return y
-    if sorted(here) != sorted(names):
-        raise ValueError(f"y must have the targets of the fit, {names}, in any order; its columns are {here!r:.200}")
-    return y[[y.columns[here.index(name)] for name in names]]
-
-
-def names_of(y: Any) -> list[str] | None:
-    """The names of the targets, if y has any; the default columns 0, 1, ... of pandas are not names."""
-    if hasattr(y, "columns"):
-        names = list(y.columns)
-        return None if names == list(range(len(names))) else [str(name) for name in names]
-    name = getattr(y, "name", None)
-    return [str(name)] if name is not None else None
-
-
 def one_key(key: Any) -> Array:
     """A single random key, as a typed one."""
     if getattr(key, "dtype", None) == np.uint32:
         with contextlib.suppress(TypeError):
             key = jax.random.wrap_key_data(key)
     if not is_key(key) or key.ndim:
-        got = f"{key.dtype} of shape {key.shape}" if hasattr(key, "dtype") else _brief(key)
+        got = f"{key.dtype} of shape {key.shape}" if hasattr(key, "dtype") else brief(key)
         raise TypeError(f"key must be one random key such as jax.random.key(0); got {got}")
     return key
 
@@ -266,7 +193,7 @@ def sample_shape(shape: int | Sequence[int]) -> tuple[int, ...]:
     """The axes in front of a sample, from a number or several."""
     several = (shape,) if is_integer(shape) else shape
     if not isinstance(several, Sequence) or isinstance(several, str | bytes):
-        raise TypeError(f"shape must be an integer or a tuple of integers; got {_brief(shape)}")
+        raise TypeError(f"shape must be an integer or a tuple of integers; got {brief(shape)}")
     return tuple(integer("shape", axis, 0) for axis in several)
 
 

@@ -4,7 +4,7 @@ import os
 
 import jax
 
-from mder_jax._checks import is_integer
+from mder_jax._arguments import is_integer
 
 __all__ = ["use_all_cores", "use_compilation_cache"]
 

@@ -12,7 +12,8 @@ from jax import Array, lax
 from jax.custom_batching import custom_vmap
 from jax.typing import ArrayLike
 
-from mder_jax._checks import check_event, check_rank, floats, integer, is_concrete, same_rank
+from mder_jax._arguments import integer
+from mder_jax._checks import check_event, check_rank, floats, is_concrete, same_rank
 
 __all__ = ["half_logdet", "tril_size", "unpack_tril", "whiten"]
 

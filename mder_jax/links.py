@@ -13,7 +13,8 @@ from jax import Array, lax
 from jax.typing import ArrayLike
 
 from mder_jax import linalg
-from mder_jax._checks import check_above, check_type, floats, integer, is_concrete, plain_number
+from mder_jax._arguments import check_type, integer
+from mder_jax._checks import check_above, floats, is_concrete, plain_number
 from mder_jax.nig import NIG
 from mder_jax.niw import NIW, couple
 from mder_jax.student_t import StudentT

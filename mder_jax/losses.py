@@ -11,7 +11,8 @@ from jax import Array
 from jax.typing import ArrayLike
 
 from mder_jax import linalg, nig as _nig, niw as _niw
-from mder_jax._checks import check_type, matching, one_number
+from mder_jax._arguments import check_type
+from mder_jax._checks import matching, one_number
 from mder_jax.nig import NIG
 from mder_jax.niw import NIW
 from mder_jax.student_t import StudentT

@@ -12,7 +12,8 @@ from jax import Array
 from jax.typing import ArrayLike
 
 from mder_jax import _gamma
-from mder_jax._checks import check_above, check_option, check_type, filled, floats, matching
+from mder_jax._arguments import check_option, check_type
+from mder_jax._checks import check_above, filled, floats, matching
 from mder_jax._pytree import pytree, set_fields
 from mder_jax.niw import NIW
 from mder_jax.student_t import log_t_kernel

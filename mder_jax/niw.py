@@ -14,7 +14,7 @@ from jax import Array
 from jax.scipy.special import gammaln
 from jax.typing import ArrayLike
 
-from mder_jax import _checks, _gamma, linalg
+from mder_jax import _arguments, _checks, _gamma, linalg
 from mder_jax._pytree import pytree, set_fields
 from mder_jax.student_t import StudentT, entropy_above_gaussian, log_density, moment_or_undefined
 
@@ -114,7 +114,7 @@ def predictive(niw: NIW) -> StudentT:
       >>> print(t.df, t.scale_tril[0, 0])  # the root of 1/1 · 2/1 · 2
       1.0 2.0
     """
-    _checks.check_type("niw", niw, NIW)
+    _arguments.check_type("niw", niw, NIW)
     return StudentT(degrees_of_freedom(niw), niw.mu, jnp.sqrt(_spread(niw))[..., None, None] * niw.L)
 
 
@@ -139,8 +139,8 @@ def log_evidence(niw: NIW, y: ArrayLike, form: Literal["stable", "slogdet"] = "s
       >>> print(f"{log_evidence(niw, jnp.array([0.5, -1.0])):.4f}")
       -2.6744
     """
-    _checks.check_type("niw", niw, NIW)
-    _checks.check_option("form", form, ("stable", "slogdet"))
+    _arguments.check_type("niw", niw, NIW)
+    _arguments.check_option("form", form, ("stable", "slogdet"))
     niw, y = _checks.aligned(niw, "mu", y=y)
     if not missing and _checks.is_concrete(y) and np.isnan(y).any():
         where = tuple(np.argwhere(np.isnan(y))[0].tolist())
@@ -184,7 +184,7 @@ def log_prob(niw: NIW, mu: ArrayLike, sigma: ArrayLike) -> Array:
       >>> print(f"{log_prob(niw, jnp.zeros(1), jnp.eye(1)):.4f}")  # ln N(0 | 0, 1) - 1
       -1.9189
     """
-    _checks.check_type("niw", niw, NIW)
+    _arguments.check_type("niw", niw, NIW)
     niw, (mu, sigma) = _checks.floats_with(niw, mu=mu, sigma=sigma)
     niw, mu = _checks.aligned(niw, "the NIW's mu", mu=mu)
     n, nu = niw.n, niw.nu
@@ -219,7 +219,7 @@ def sample(key: Array, niw: NIW, shape: int | Sequence[int] = ()) -> Draw:
       >>> print(mu.shape, sigma.shape)
       (100, 2) (100, 2, 2)
     """
-    _checks.check_type("niw", niw, NIW)
+    _arguments.check_type("niw", niw, NIW)
     n, dtype, batch = niw.n, niw.mu.dtype, (*_checks.sample_shape(shape), *niw.batch_shape)
     chi_key, normal_key, mean_key = jax.random.split(_checks.one_key(key), 3)
     df = jnp.broadcast_to(niw.nu[..., None], (*batch, n)) - jnp.arange(n, dtype=dtype).reshape((1,) * len(batch) + (n,))
@@ -245,8 +245,8 @@ def aleatoric(niw: NIW, definition: Definition = "meinert2021") -> Array:
       >>> print(aleatoric(niw)[0, 0], aleatoric(niw, "amini2020"))  # 9/(9 − 3)
       1.5 [1.5 1.5]
     """
-    _checks.check_type("niw", niw, NIW)
-    _checks.check_option("definition", definition, get_args(Definition))
+    _arguments.check_type("niw", niw, NIW)
+    _arguments.check_option("definition", definition, get_args(Definition))
     if definition == "meinert2023":
         return predictive(niw).marginal_scale()
     # The variances are positive and so infinite, never undefined, where the mean does not exist.
@@ -267,8 +267,8 @@ def epistemic(niw: NIW, definition: Definition = "meinert2021") -> Array:
       >>> print(epistemic(niw)[0, 0], epistemic(niw, "amini2020"))  # 1.5/3
       0.5 [0.5 0.5]
     """
-    _checks.check_type("niw", niw, NIW)
-    _checks.check_option("definition", definition, get_args(Definition))
+    _arguments.check_type("niw", niw, NIW)
+    _arguments.check_option("definition", definition, get_args(Definition))
     if definition == "meinert2023":
         return 1 / jnp.sqrt(niw.kappa)
     return _moment(niw, definition, niw.kappa, niw.nu - (niw.n + 1))
@@ -295,7 +295,7 @@ def posterior(niw: NIW, observations: ArrayLike) -> NIW:
       >>> print(after.nu, after.kappa, after.mu)  # halfway from μ₀ = 0 to the average 1
       6.0 6.0 [0.5 0.5]
     """
-    _checks.check_type("niw", niw, NIW)
+    _arguments.check_type("niw", niw, NIW)
     niw, (y,) = _checks.floats_with(niw, observations=observations)
     _checks.check_rank("observations", y, 2, "(..., m, n)")
     m = y.shape[-2]
@@ -321,7 +321,7 @@ def total_evidence(niw: NIW) -> Array:
       >>> print(total_evidence(NIW(mu=jnp.zeros(2), L=jnp.eye(2), kappa=4.0, nu=8.0)))
       12.0
     """
-    _checks.check_type("niw", niw, NIW)
+    _arguments.check_type("niw", niw, NIW)
     return niw.kappa + niw.nu
 
 
@@ -335,7 +335,7 @@ def marginal(niw: NIW, targets: Sequence[int]) -> NIW:
       >>> print(marginal(niw, [0, 2]).nu, predictive(niw).df, predictive(marginal(niw, [0, 2])).df)
       7.0 6.0 6.0
     """
-    _checks.check_type("niw", niw, NIW)
+    _arguments.check_type("niw", niw, NIW)
     index = jnp.array(_checks.check_index(targets, niw.n))
     lost = niw.n - len(index)
     L = linalg.triangularise(niw.L[..., index, :]) / jnp.sqrt(1 - lost / niw.nu)[..., None, None]
@@ -357,7 +357,7 @@ def mutual_information(niw: NIW) -> Array:
       0.0844
       0.0000
     """
-    _checks.check_type("niw", niw, NIW)
+    _arguments.check_type("niw", niw, NIW)
     n, nu, df = niw.n, niw.nu, degrees_of_freedom(niw)
     log_spread = jnp.log1p(1 / niw.kappa) + jnp.log1p((n - 1) / df)
     total = entropy_above_gaussian(df, n) + 0.5 * n * log_spread

@@ -13,7 +13,8 @@ from jax import Array, lax
 from jax.scipy.special import erfc
 from jax.typing import ArrayLike
 
-from mder_jax._checks import check_above, common_batch, floats, integer
+from mder_jax._arguments import integer
+from mder_jax._checks import check_above, common_batch, floats
 from mder_jax._gamma import centred_log_gamma_ratio, half_step, is_double, log1p_ratio
 
 __all__ = ["joint_pit", "joint_radius", "log_gamma_ratio", "t_cdf", "t_ppf"]

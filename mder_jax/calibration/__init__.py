@@ -18,7 +18,7 @@ import numpy as np
 from jax import Array
 from jax.typing import ArrayLike
 
-from mder_jax import _checks, linalg
+from mder_jax import _arguments, _checks, linalg
 from mder_jax.calibration import _scale_search
 from mder_jax.calibration._scale_search import finite_rows, first, likelihood, posterior
 from mder_jax.mixture import Mixture, as_mixture, from_centre
@@ -85,8 +85,8 @@ def rescale(prediction: Prediction, scale: Scale) -> Prediction:
       >>> print(rescale(t, Scale(within=9.0)).scale_tril[0, 0, 0])
       3.0
     """
-    _checks.check_type("prediction", prediction, StudentT, NIW, Mixture)
-    _checks.check_type("scale", scale, Scale)
+    _arguments.check_type("prediction", prediction, StudentT, NIW, Mixture)
+    _arguments.check_type("scale", scale, Scale)
     prediction, (within, between) = _checks.floats_with(prediction, within=scale.within, between=scale.between)
     for name, number in (("within", within), ("between", between)):
         _checks.check_same(name, number, (), "one number")
@@ -139,7 +139,7 @@ def fit_scale(
         covariance  4.667 ± 3.8  [0.9419, 23.12]
     """
     level = _checks.plain_probability("level", level)
-    (mixture, y), separate = _held_out(prediction, y), _checks.flag("separate", separate)
+    (mixture, y), separate = _held_out(prediction, y), _arguments.flag("separate", separate)
     check_method(method, separate, mixture)
     if method == "pull":
         found = _pull(mixture, y, level)
@@ -167,7 +167,7 @@ def _held_out(prediction: StudentT | NIW | Mixture, y: ArrayLike) -> tuple[Mixtu
 
 def check_method(method: Method, separate: bool, mixture: Mixture) -> None:
     """Raise unless the method exists and can fit the requested factors."""
-    _checks.check_option("method", method, ("likelihood", "pull", "posterior"))
+    _arguments.check_option("method", method, ("likelihood", "pull", "posterior"))
     if separate and method == "pull":
         raise ValueError("pulls see only the total covariance; separate=True needs 'likelihood' or 'posterior'")
     if separate and not np.any(from_centre(mixture.components().loc)):

@@ -21,7 +21,7 @@ def info(options: argparse.Namespace) -> Result:
 
 def _outline(path: pathlib.Path, model: Any, about: dict[str, Any]) -> Iterator[str]:
     """The lines of the summary; the JSON holds everything."""
-    from mder_jax._checks import target_names
+    from mder_jax._arguments import target_names
     from mder_jax.columns.column import described
 
     design, usual = model.predictor_.design, type(model)().get_params()

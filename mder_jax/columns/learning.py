@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from mder_jax._checks import check_type
+from mder_jax._arguments import check_type
 from mder_jax._messages import listed, quoted
 from mder_jax.columns import ranges
 from mder_jax.columns.cells import Cells

@@ -9,7 +9,8 @@ import jax.numpy as jnp
 from jax import Array
 from jax.typing import ArrayLike
 
-from mder_jax._checks import check_same, floats, integer, one_key, one_number
+from mder_jax._arguments import integer
+from mder_jax._checks import check_same, floats, one_key, one_number
 from mder_jax.datasets import real_tables
 from mder_jax.datasets.real_tables import MissingTableError as MissingTableError, RealTable
 from mder_jax.student_t import StudentT

@@ -21,7 +21,7 @@ import optax
 from jax import Array
 
 from mder_jax import _files
-from mder_jax._checks import check_option, check_type, flag, is_integer
+from mder_jax._arguments import check_option, check_type, flag, is_integer
 from mder_jax._interrupts import deferred
 from mder_jax.ensemble._checkpoints import Checkpoints, identity
 from mder_jax.ensemble._layout import clear_programs

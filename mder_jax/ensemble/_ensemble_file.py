@@ -8,7 +8,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from mder_jax import persistence
-from mder_jax._checks import is_integer
+from mder_jax._arguments import is_integer
 from mder_jax._version import __version__
 from mder_jax.ensemble.members import PerMember, leaves_by_path, like_those, number_of_members, take
 from mder_jax.persistence import ModelFileError

@@ -8,7 +8,8 @@ import jax.numpy as jnp
 import numpy as np
 from jax import Array
 
-from mder_jax._checks import is_integer, is_key
+from mder_jax._arguments import is_integer
+from mder_jax._checks import is_key
 from mder_jax.networks import Network
 from mder_jax.train.problem import Data, Problem, Settings, as_numbers, check, check_data, check_key, on_device
 

@@ -14,7 +14,7 @@ from sklearn.metrics import r2_score
 from sklearn.utils.validation import check_is_fitted
 
 from mder_jax import plotting
-from mder_jax._checks import check_option, is_integer, target_names
+from mder_jax._arguments import check_option, is_integer, target_names
 from mder_jax.calibration import Scale
 from mder_jax.columns import Encoded, Encoding
 from mder_jax.devices import use_all_cores

@@ -11,7 +11,8 @@ import numpy as np
 from sklearn.utils import _safe_indexing, check_random_state
 from sklearn.utils.validation import check_array, check_consistent_length, validate_data
 
-from mder_jax._checks import doubles, in_order, is_integer, names_of, target_names
+from mder_jax._arguments import in_order, is_integer, names_of, target_names
+from mder_jax._checks import doubles
 from mder_jax.estimator._own_network import KINDS, is_network
 from mder_jax.estimator._predictor import Design, Predictor
 from mder_jax.networks import ACTIVATIONS, LEARNED

@@ -13,7 +13,7 @@ import numpy as np
 from jax import Array
 
 from mder_jax import calibration
-from mder_jax._checks import flag
+from mder_jax._arguments import flag
 from mder_jax.calibration import Scale, ScaleFit
 from mder_jax.estimator._calibration import FEWEST, Calibration, CoverageCheck
 from mder_jax.estimator._predicted_rows import PredictedRows, ellipsoids

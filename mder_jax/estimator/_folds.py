@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from mder_jax._checks import is_integer
+from mder_jax._arguments import is_integer
 from mder_jax.estimator._checks import rows_of
 
 

@@ -16,8 +16,9 @@ import numpy as np
 from jax import Array
 
 from mder_jax import linalg
+from mder_jax._arguments import flag
 from mder_jax._blocks import map_host_blocks
-from mder_jax._checks import doubles, flag, plain_probability
+from mder_jax._checks import doubles, plain_probability
 from mder_jax.calibration import Scale, rank, rescale
 from mder_jax.columns import Encoded
 from mder_jax.ensemble.forward import Forward

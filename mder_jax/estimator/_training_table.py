@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from mder_jax import columns
-from mder_jax._checks import target_names
+from mder_jax._arguments import target_names
 from mder_jax.columns import Encoding
 from mder_jax.estimator import _checks
 from mder_jax.estimator._predictor import Predictor

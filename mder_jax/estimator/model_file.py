@@ -12,7 +12,8 @@ import numpy as np
 
 import mder_jax
 from mder_jax import persistence
-from mder_jax._checks import doubles, is_integer, target_names
+from mder_jax._arguments import is_integer, target_names
+from mder_jax._checks import doubles
 from mder_jax.calibration import Scale
 from mder_jax.columns import Column, Encoding
 from mder_jax.columns.ranges import LARGEST, Range

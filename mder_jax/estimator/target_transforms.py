@@ -11,7 +11,7 @@ import numpy as np
 from sklearn.base import clone
 from sklearn.exceptions import NotFittedError
 
-from mder_jax._checks import is_integer
+from mder_jax._arguments import is_integer
 from mder_jax.student_t import Interval
 
 # Moments are of the distribution whose outer 0.1 % on each side is moved to these quantiles, and what is further than 4

@@ -25,7 +25,7 @@ import numpy as np
 from jax import Array
 from jax.typing import ArrayLike
 
-from mder_jax import _checks
+from mder_jax import _arguments, _checks
 from mder_jax.metrics import scores
 from mder_jax.metrics.reports import Report
 from mder_jax.metrics.scorers import Scorer, crps_scorer, energy_scorer, nll_scorer, rmse_scorer
@@ -94,7 +94,9 @@ def energy_score(
       5.000
     """
     y, mixture = scores.prepared(y, prediction)
-    values = scores.in_blocks(scores.energy_score, y, mixture, _key(key), (_checks.integer("draws", draws, least=2),))
+    values = scores.in_blocks(
+        scores.energy_score, y, mixture, _key(key), (_arguments.integer("draws", draws, least=2),)
+    )
     return _reduced(values, _count(y) > 0, reduce)
 
 
@@ -120,7 +122,7 @@ def variogram_score(
     p = _checks.plain_number("p", p)
     if not 0 < p <= 100:
         raise ValueError(f"p is a power above 0, up to 100; got {p}")
-    options = (p, _checks.integer("draws", draws, least=2))
+    options = (p, _arguments.integer("draws", draws, least=2))
     values = scores.in_blocks(scores.variogram_score, y, mixture, _key(key), options)
     return _reduced(values, _count(y) > 1, reduce)
 
@@ -237,7 +239,7 @@ def calibration_curve(y: ArrayLike, prediction: Prediction, levels: int = _LEVEL
       [0.  0.5 1. ] [0.5 0.5 1. ]
     """
     y, mixture = scores.prepared(y, prediction)
-    return scores.calibration_curve(pit(y, mixture), ~jnp.isnan(y), _checks.integer("levels", levels))
+    return scores.calibration_curve(pit(y, mixture), ~jnp.isnan(y), _arguments.integer("levels", levels))
 
 
 def calibration_error(y: ArrayLike, prediction: Prediction, levels: int = _LEVELS, reduce: bool = True) -> Array:
@@ -264,7 +266,7 @@ def ence(y: ArrayLike, prediction: Prediction, bins: int = _BINS, reduce: bool =
       1.0
     """
     y, mixture = scores.prepared(y, prediction)
-    return _over_targets(_ence(y, mixture, _checks.integer("bins", bins)), y, reduce)
+    return _over_targets(_ence(y, mixture, _arguments.integer("bins", bins)), y, reduce)
 
 
 def sparsification(y: ArrayLike, prediction: Prediction, uncertainty: ArrayLike | None = None) -> Sparsification:
@@ -333,9 +335,9 @@ def report(
       5.0, 13.42 ± 12.00
     """
     y, mixture = scores.prepared(y, prediction)
-    level, names = _checks.plain_number("level", level), _checks.target_names(names, mixture.n)
+    level, names = _checks.plain_number("level", level), _arguments.target_names(names, mixture.n)
     _checks.probability("level", level, "[)", y.dtype)
-    return Report(names, level, **_summary(y, mixture, _key(key), level, _checks.integer("draws", draws, least=2)))
+    return Report(names, level, **_summary(y, mixture, _key(key), level, _arguments.integer("draws", draws, least=2)))
 
 
 def _key(key: Array | None) -> Array:

@@ -8,7 +8,7 @@ import jax
 import numpy as np
 from jax import Array
 
-from mder_jax import _checks
+from mder_jax import _arguments, _checks
 from mder_jax.metrics import scores
 from mder_jax.student_t import StudentT as StudentT  # for the examples
 
@@ -176,7 +176,7 @@ def _average(values: np.ndarray, observed: np.ndarray, sample_weight: Any) -> fl
 
 def _targets(model: Any, y: Any) -> np.ndarray:
     """y as (N, n); columns of a data frame are found by name."""
-    values = _checks.doubles("y", _checks.in_order(y, _names(model)))
+    values = _checks.doubles("y", _arguments.in_order(y, _names(model)))
     if values.ndim not in (1, 2):
         raise ValueError(f"y must have shape (N, n), or (N,) for one target; got {values.shape}")
     return values[:, None] if values.ndim == 1 else values

@@ -16,7 +16,7 @@ from jax import Array, lax
 from jax.scipy.special import logsumexp
 from jax.typing import ArrayLike
 
-from mder_jax import _checks, linalg, niw, special
+from mder_jax import _arguments, _checks, linalg, niw, special
 from mder_jax._pytree import pytree, set_fields
 from mder_jax.mixture import _ellipsoid
 from mder_jax.nig import NIG
@@ -120,7 +120,7 @@ class Mixture:
           >>> print(mixture.member(0).loc, mixture.member(-1).loc)
           [-3.] [3.]
         """
-        number = _checks.integer("i", i, least=-(1 << 31))
+        number = _arguments.integer("i", i, least=-(1 << 31))
         if not -self.size <= number < self.size:
             raise IndexError(f"members are numbered 0 to {self.size - 1}; got {number}")
         return jax.tree.map(lambda leaf: leaf[number], self.components())
@@ -431,7 +431,7 @@ def weighted_mean(values: Array, log_weights: Array | None, event: int = 0) -> A
 
 def as_mixture(prediction: StudentT | NIW | Mixture) -> Mixture:
     """A prediction of N rows as a mixture with batch shape (N,): of one member, unless it is a Mixture."""
-    _checks.check_type("prediction", prediction, StudentT, NIW, Mixture)
+    _arguments.check_type("prediction", prediction, StudentT, NIW, Mixture)
     if len(prediction.batch_shape) != 1:
         members = " and M members" if isinstance(prediction, Mixture) else ""
         wanted = "batch shape (N,), and the members of a Mixture (M, N)"

@@ -10,7 +10,8 @@ import jax.numpy as jnp
 import numpy as np
 from jax import Array
 
-from mder_jax._checks import check_type, is_integer, plain_number, plain_probability
+from mder_jax._arguments import check_type, is_integer
+from mder_jax._checks import plain_number, plain_probability
 from mder_jax.networks._dense import row_dot_general
 from mder_jax.networks.embeddings import PeriodicEmbedding, checked_spread
 

@@ -13,7 +13,8 @@ import jax.numpy as jnp
 import numpy as np
 from jax import Array
 
-from mder_jax._checks import is_integer, plain_number
+from mder_jax._arguments import is_integer
+from mder_jax._checks import plain_number
 
 __all__ = ["PeriodicEmbedding", "cos_turns", "smooth_clip"]
 

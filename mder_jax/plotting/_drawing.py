@@ -9,7 +9,8 @@ from jax import Array
 from jax.typing import ArrayLike
 
 from mder_jax import metrics
-from mder_jax._checks import check_same, flag, floats, target_names
+from mder_jax._arguments import flag, target_names
+from mder_jax._checks import check_same, floats
 from mder_jax.metrics.scores import Prediction, Regions, prepared
 from mder_jax.mixture import Mixture, radius_of_tail
 

@@ -9,7 +9,8 @@ import numpy as np
 import optax
 from jax import Array
 
-from mder_jax._checks import is_concrete, is_integer, is_key
+from mder_jax._arguments import is_integer
+from mder_jax._checks import is_concrete, is_key
 from mder_jax.networks import Network
 
 Loss = Callable[[Any, Array], Array]
