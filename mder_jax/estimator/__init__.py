@@ -27,6 +27,7 @@ from mder_jax.estimator._held_out import Before, HeldOut, Split
 from mder_jax.estimator._own_network import check_network
 from mder_jax.estimator._predicted_rows import PredictedRows, Prediction
 from mder_jax.estimator._predictor import Design, Predictor
+from mder_jax.estimator._rows import Rows
 from mder_jax.estimator._training_table import Preparation, Table
 from mder_jax.estimator.cross_conformal import FoldModel, MemberFold
 from mder_jax.estimator.recipe import Recipe, train
@@ -65,6 +66,9 @@ class MDERRegressor(RegressorMixin, BaseEstimator):
       activation: "swish", whose sharpness is learned (see `table_network`), "relu", "tanh", "gelu" or "silu".
       embedding: "periodic" to embed numbers, as `PeriodicEmbedding` says; None to use them as they are.
       members: number of networks.
+      process: whether a Gaussian process of several targets (`mder_jax.process`) is one more member, with the weight
+        that predicts rows best that early stopping held out. It has most weight where rows are few or noise is small,
+        and is left out where it has almost none, and with a network or loss of your own.
       r: the coupling ν = r κ. It moves the border between aleatoric and epistemic and leaves the predictive
         distribution as it is; the scale, which data determine, is fitted by `calibrate`.
       nu_max: largest ν, above n + 1; None for n + 11, as in the paper.
@@ -120,6 +124,7 @@ class MDERRegressor(RegressorMixin, BaseEstimator):
         *,
         embedding: str | None = PERIODIC,
         members: int = 10,
+        process: bool = True,
         r: float = 1.0,
         nu_max: float | None = None,
         bootstrap: bool = False,
@@ -143,6 +148,7 @@ class MDERRegressor(RegressorMixin, BaseEstimator):
         self.activation = activation
         self.embedding = embedding
         self.members = members
+        self.process = process
         self.r = r
         self.nu_max = nu_max
         self.bootstrap = bootstrap
@@ -237,10 +243,11 @@ class MDERRegressor(RegressorMixin, BaseEstimator):
         start, recipe = None if last is None else last.params, self._recipe()
         together = self.loss is None and design.own is None
         data = rows, split.held, to_validate
-        trained, factor = train(recipe, design.network(), self.loss, seed, *data, start, checkpoint, together)
+        ways = start, checkpoint, together, design.embedded
+        trained, factor, beside = train(recipe, design.network(), self.loss, seed, *data, *ways)
         params, (encoding, transform, inputs, targets, _) = jax.tree.map(np.asarray, trained.params), preparation
         params = design.rescaled(params, factor) if factor != 1 else params
-        self.predictor_ = Predictor(design, params, inputs, targets, Scale(1.0, 1.0), transform)
+        self.predictor_ = Predictor(design, params, inputs, targets, Scale(1.0, 1.0), transform, beside)
         self.encoding_, self.calibration_ = encoding, None
         self.trained_rows_, self.held_out_, self.own_loss_ = split.rows, split.held_out, self.loss is not None
         self._remember_training(trained, len(X))
@@ -312,6 +319,7 @@ class MDERRegressor(RegressorMixin, BaseEstimator):
             bootstrap=bool(self.bootstrap),
             patience=None if self.n_iter_no_change == "auto" else int(self.n_iter_no_change),
             progress=bool(self.verbose),
+            process=bool(self.process),
         )
 
     def _encoded(self, X: Any) -> Encoded:
@@ -625,17 +633,23 @@ class MDERRegressor(RegressorMixin, BaseEstimator):
 
     def _calibrated_by_members(self, plain: Predictor, X: Any, y: Any, sample_weight: Any) -> Calibration:
         X, Y, _, _ = _checks.checked_table(self, X, y)
-        kept = _checks.rows_that_count(Y, _checks.checked_weights(sample_weight, len(Y)))
+        weights = _checks.checked_weights(sample_weight, len(Y))
+        kept = _checks.rows_that_count(Y, weights)
         encoded, Y = self.encoding_.encode(_checks.rows_of(X, kept)), Y[kept]
         note_of_other_rows(self.trained_rows_, encoded.X, Y)  # raises if they are not of the fit
         hashes = None if self.trained_rows_ is None else hashes_of(self.trained_rows_, encoded.X, Y)
         folds = _held_out.folds_of_members(self.held_out_, hashes)
         T = Y if plain.transform is None else plain.transform.checked(Y)
         rows = plain.rows(encoded, keep=True)
-        parts = [HeldOutRows(rows.of_members(members).take(own), T[own]) for members, own in folds]
+        data = Rows(rows.X, plain.targets.forward(T), None if weights is None else weights[kept])
+        beside = [plain.beside and plain.beside.without(data, _mask(own, len(T))) for _, own in folds]
+        parts = [
+            HeldOutRows(rows.of_members(members, process).take(own), T[own])
+            for (members, own), process in zip(folds, beside, strict=True)
+        ]
         found, scores = calibrate_by_members(parts)
-        made = tuple(MemberFold(members, own) for (members, _), own in zip(folds, scores, strict=True))
-        return found._replace(folds=made)
+        made = zip([members for members, _ in folds], scores, beside, strict=True)
+        return found._replace(folds=tuple(MemberFold(*parts) for parts in made))
 
     def plot(self, X: Any, y: Any, kind: str = "calibration", ax: Any = None, **options: Any) -> Any:
         """A figure of the predictions for rows with known targets, as matplotlib Axes.
@@ -756,6 +770,12 @@ class MDERRegressor(RegressorMixin, BaseEstimator):
         """
         check_is_fitted(self)
         _export.export(self.predictor_, self.encoding_, path)
+
+
+def _mask(rows: np.ndarray, count: int) -> np.ndarray:
+    mask = np.zeros(count, bool)
+    mask[rows] = True
+    return mask
 
 
 def _number_or_auto(value: float | str) -> float | None:

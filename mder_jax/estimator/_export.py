@@ -14,10 +14,13 @@ from mder_jax._files import write_whole
 from mder_jax.columns import Column, Encoding
 from mder_jax.columns.judging import OF_GAP
 from mder_jax.columns.ranges import MARGIN, MOST_NOVEL, SAME, Range
-from mder_jax.estimator._predicted_rows import mixture_moments, traced_moments, with_novelty
+from mder_jax.estimator._predicted_rows import Combination, mixture_moments, traced_moments, with_member, with_novelty
 from mder_jax.estimator._predictor import Predictor
 from mder_jax.estimator._standardizer import Standardizer
+from mder_jax.estimator.process_member import CLIP, MOST_LEVELS, ProcessMember
 from mder_jax.estimator.target_transforms import FittedMap, TargetTransforms
+from mder_jax.niw import NIW
+from mder_jax.process import LEAST_VARIANCE
 
 
 def export(predictor: Predictor, encoding: Encoding, path: str | pathlib.Path) -> None:
@@ -31,18 +34,22 @@ def export(predictor: Predictor, encoding: Encoding, path: str | pathlib.Path) -
     (x_mean, x_std), (y_mean, y_std), scale = jax.tree.map(
         np.float32, (predictor.inputs, predictor.targets, predictor.scale)
     )
+    beside = predictor.beside
+    combination = Combination(scale, None if beside is None else beside.log_weights(predictor.members))
     network, params = predictor.design.network(), jax.tree.map(jnp.asarray, predictor.params)
     of_numbers = all(column.kind in ("number", "boolean") for column in encoding.columns)
 
     def in_original_units(x: Array) -> dict[str, Any]:
         x, novelty = _encoded(encoding.columns, x) if of_numbers else (x, jnp.zeros_like(x[:, 0]))
-        outputs = jax.vmap(network.apply, (0, None))(params, (x - x_mean[None]) / x_std[None])
+        z = (x - x_mean[None]) / x_std[None]
+        outputs = jax.vmap(network.apply, (0, None))(params, z)
+        outputs = outputs if beside is None else with_member(outputs, _of_process(beside, z))
         outputs = with_novelty(outputs, novelty)
-        mean, aleatoric, within, between = mixture_moments(outputs, scale)
+        mean, aleatoric, within, between = mixture_moments(outputs, combination)
         mean, S = y_mean[None] + y_std[None] * mean, jnp.broadcast_to(y_std[None], mean.shape)
         if transform is not None:
             std = jnp.sqrt(linalg.diagonal(aleatoric + within + between))
-            mean, std_of_y = traced_moments(transform, outputs, scale, (y_mean, y_std), (mean, S * std))
+            mean, std_of_y = traced_moments(transform, outputs, combination, (y_mean, y_std), (mean, S * std))
             S = std_of_y / std
         epistemic = within + between
         covariances = {"aleatoric": aleatoric, "epistemic": epistemic, "total": aleatoric + epistemic}
@@ -54,6 +61,36 @@ def export(predictor: Predictor, encoding: Encoding, path: str | pathlib.Path) -
     example = jax.ShapeDtypeStruct((rows, width), jnp.float32)
     exported = jax.export.export(jax.jit(in_original_units), platforms=("cpu", "cuda", "tpu"))(example)
     write_whole(path, bytes(exported.serialize()))
+
+
+def _of_process(member: ProcessMember, z: Array) -> NIW:
+    """What `ProcessMember.predict` gives for standardised rows (N, d), in a program.
+
+    φ and the root of φᵀ Λ⁻¹ φ are differences of large numbers, so they are computed in double precision.
+    """
+    process, n = member.process, len(member.process.Psi)
+    lengths, linear, constant, noise = process.kernel
+    with jax.enable_x64(True):
+        x, landmarks = _inputs_of_process(z.astype(jnp.float64), member.embedded), jnp.asarray(process.landmarks)
+        squares = jnp.sum((x[:, None] / lengths - landmarks[None] / lengths) ** 2, axis=-1)
+        s = jnp.sqrt(5 * squares)
+        near = constant + linear * (x @ landmarks.T) + (1 + s + s * s / 3) * jnp.exp(-s)
+        features, spread = (near @ jnp.asarray(part).T for part in process.whiteners)
+        at = constant + linear * jnp.sum(x * x, axis=1) + 1.0
+        unexplained = jnp.maximum(at - jnp.sum(features**2, axis=1), 0.0)
+        variance = jnp.maximum(unexplained / noise + jnp.sum(spread**2, axis=1), LEAST_VARIANCE)
+        mu, kappa = features @ jnp.asarray(process.coefficients), 1 / variance
+        mu, kappa = mu.astype(jnp.float32), kappa.astype(jnp.float32)
+    L = jnp.broadcast_to(np.float32(process.factor), (*kappa.shape, n, n))
+    return NIW(mu, L, kappa, jnp.full_like(kappa, process.nu))
+
+
+def _inputs_of_process(z: Array, embedded: tuple[tuple[int, int], ...]) -> Array:
+    """As `inputs_of`."""
+    named = [column for column, _ in embedded]
+    numbers = z[:, np.array([column for column in range(z.shape[1]) if column not in named], int)]
+    levels = [z[:, [column]] == jnp.arange(count) for column, count in embedded if count <= MOST_LEVELS]
+    return jnp.concatenate([numbers / jnp.hypot(1.0, numbers / CLIP), *(level.astype(z.dtype) for level in levels)], axis=1)
 
 
 def _encoded(columns: tuple[Column, ...], x: Array) -> tuple[Array, Array]:

@@ -73,9 +73,27 @@ def cross_calibrate(folds: Sequence[HeldOut], method: Any, separate: bool) -> tu
     """
     finite, left_out = _finite(folds)
     members, z = zip(*(fold.standardized for fold in finite), strict=True)
-    pooled = jax.tree.map(lambda *leaves: np.concatenate(leaves, axis=1), *members)
+    pooled = jax.tree.map(lambda *leaves: np.concatenate(leaves, axis=1), *_of_one_size(members))
     fit, note = _scale(pooled, np.concatenate(z), method, flag("separate", separate))
     return _with_scores(finite, fit, (note, left_out))
+
+
+def _of_one_size(mixtures: Sequence[Mixture]) -> list[Mixture]:
+    """The same mixtures with as many members, of which some have no weight, if some have one more than others."""
+    if all(mixture.log_weights is None for mixture in mixtures):
+        return list(mixtures)
+    most = max(mixture.size for mixture in mixtures)
+
+    def filled(mixture: Mixture) -> Mixture:
+        missing = most - mixture.size
+        own = mixture.log_weights
+        known = np.zeros(mixture.members.nu.shape) - np.log(mixture.size) if own is None else np.asarray(own)
+        places = [*range(mixture.size), *[0] * missing]
+        nothing = np.full((missing, *known.shape[1:]), -np.inf)
+        members = jax.tree.map(lambda leaf: np.asarray(leaf)[places], mixture.members)
+        return Mixture(members, np.concatenate([known, nothing]).astype(members.nu.dtype))
+
+    return [filled(mixture) for mixture in mixtures]
 
 
 def calibrate_by_members(folds: Sequence[HeldOut]) -> tuple[Calibration, list[np.ndarray]]:

@@ -14,6 +14,7 @@ import numpy as np
 
 from mder_jax.estimator._rows import Rows
 from mder_jax.networks import Network
+from mder_jax.niw import NIW
 
 # Rows that a judgement looks at, at most, and entries of all covariances for these.
 MOST_ROWS, MOST_ENTRIES = 2048, 1 << 24
@@ -21,6 +22,10 @@ MOST_ROWS, MOST_ENTRIES = 2048, 1 << 24
 PRIOR = math.log(2)
 # c is sought between 1/20 and 20.
 BOUNDS = (-3.0, 3.0)
+# Mean and standard deviation of the prior of the logit of a further member's share, and where it is sought.
+PRIOR_OF_SHARE, BOUNDS_OF_SHARE = (-1.0, 2.0), (-9.0, 9.0)
+# A density of 0 would be an infinite loss, of which there is no derivative.
+LEAST_LOG = -1e6
 
 
 class Judge:
@@ -38,15 +43,26 @@ class Judge:
         most = min(MOST_ROWS, max(64, MOST_ENTRIES // (len(held_out) * rows.Y.shape[1] ** 2)))
         if len(usable) > most:
             usable = np.sort(np.random.default_rng(0).permutation(usable)[:most])
-        self._X, self._Y = jnp.asarray(rows.X[usable]), rows.Y[usable].astype(np.float64)
-        self._weights, self._held_out = weights[usable].astype(np.float64), held_out[:, usable]
-        self._predict = jax.jit(jax.vmap(network.apply, (0, None)))
+        self.index, self._held_out = usable, held_out[:, usable]
+        self.rows = Rows(rows.X[usable], rows.Y[usable].astype(np.float64), weights[usable].astype(np.float64))
+        self._X, self._predict = jnp.asarray(self.rows.X), jax.jit(jax.vmap(network.apply, (0, None)))
 
     def loss_and_factor(self, params: Any) -> tuple[float, float]:
         """The smallest mean −ln p(y), and the c on L for which it is that; parameters are (M, ...)."""
-        niw = self._predict(params, self._X)
+        return best_factor(self._distances(self._predict(params, self._X)), self._held_out, self.rows.weights)
+
+    def blend(self, params: Any, further: NIW, judged: np.ndarray) -> tuple[float, float]:
+        """The best weight of a further member, and the c on L of the networks; by the judged rows of a mask (K,).
+
+        `further` is what it predicts for all K rows of the judge.
+        """
+        networks = self._distances(self._predict(params, self._X)).take(judged)
+        own = self._distances(jax.tree.map(lambda leaf: leaf[None], further)).take(judged).log_prob[0]
+        return best_blend(networks, self._held_out[:, judged], self.rows.weights[judged], own)
+
+    def _distances(self, niw: NIW) -> "Distances":
         mu, L, kappa, nu = (np.asarray(part, np.float64) for part in (niw.mu, niw.L, niw.kappa, niw.nu))
-        return best_factor(distances(mu, L, kappa, nu, self._Y), self._held_out, self._weights)
+        return distances(mu, L, kappa, nu, self.rows.Y)
 
     def __call__(self, progress: Any) -> float:
         """The loss, for `fit_ensemble`."""
@@ -63,6 +79,10 @@ class Distances(NamedTuple):
     log_prob: np.ndarray
     q: np.ndarray
     observed: np.ndarray
+
+    def take(self, rows: np.ndarray) -> "Distances":
+        """Some of the rows."""
+        return Distances(*(part[..., rows] for part in self))
 
     def scaled(self, c: float) -> np.ndarray:
         """ln p(y), (M, N), with S multiplied by c²."""
@@ -101,15 +121,44 @@ def _distances(mu: np.ndarray, L: np.ndarray, kappa: np.ndarray, nu: np.ndarray,
 def best_factor(found: Distances, members: np.ndarray, weights: np.ndarray) -> tuple[float, float]:
     """min and argmin over c of −Σ w ln p_c(y)/Σ w − ln prior(c), p_c the mixture of the members in the mask (M, N)."""
     from scipy.optimize import minimize_scalar
-    from scipy.special import logsumexp
-
-    sizes = np.log(members.sum(axis=0))
 
     def loss(log_c: float) -> float:
-        each = np.where(members, found.scaled(math.exp(log_c)), -np.inf)
-        log_prob = logsumexp(each, axis=0) - sizes
+        log_prob = _of_mixture(found, members, log_c)
         return float(0.5 * (log_c / PRIOR) ** 2 - np.sum(weights * log_prob)) / float(weights.sum())
 
     with np.errstate(all="ignore"):
         best = minimize_scalar(loss, bounds=BOUNDS, method="bounded", options={"xatol": 1e-3})
     return (float(best.fun), math.exp(best.x)) if np.isfinite(best.fun) else (math.inf, 1.0)
+
+
+def best_blend(
+    found: Distances, members: np.ndarray, weights: np.ndarray, further: np.ndarray
+) -> tuple[float, float]:
+    """The share s of a further member with log density (N,), and c, that minimise the same with (1 − s) p_c + s p.
+
+    Few rows say little of the share: ln(s/(1 − s)) has a Gaussian prior.
+    """
+    from scipy.optimize import minimize
+
+    (middle, spread), further = PRIOR_OF_SHARE, np.maximum(further, LEAST_LOG)
+
+    def loss(at: np.ndarray) -> float:
+        log_c, logit = at
+        networks = np.maximum(_of_mixture(found, members, log_c), LEAST_LOG)
+        log_prob = np.logaddexp(networks, further + logit) - np.logaddexp(0.0, logit)
+        prior = 0.5 * (log_c / PRIOR) ** 2 + 0.5 * ((logit - middle) / spread) ** 2
+        return float(prior - np.sum(weights * log_prob)) / float(weights.sum())
+
+    with np.errstate(all="ignore"):
+        start = math.log(best_factor(found, members, weights)[1])
+        options = {"bounds": [BOUNDS, BOUNDS_OF_SHARE], "method": "L-BFGS-B"}
+        best = min((minimize(loss, [log_c, middle], **options) for log_c in (start, 0.0)), key=lambda one: one.fun)
+    return 1 / (1 + math.exp(-best.x[1])), math.exp(best.x[0])
+
+
+def _of_mixture(found: Distances, members: np.ndarray, log_c: float) -> np.ndarray:
+    """ln p_c(y) of the mixture of the members in the mask, (N,)."""
+    from scipy.special import logsumexp
+
+    each = np.where(members, found.scaled(math.exp(log_c)), -np.inf)
+    return logsumexp(each, axis=0) - np.log(members.sum(axis=0))

@@ -8,7 +8,7 @@ import functools
 import warnings
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -25,6 +25,7 @@ from mder_jax.ensemble.forward import Forward
 from mder_jax.estimator import cross_conformal
 from mder_jax.estimator._calibration import Calibration
 from mder_jax.estimator._standardizer import QUIET, Standardizer
+from mder_jax.estimator.process_member import ProcessMember
 from mder_jax.estimator.results import Region, Transformed, Uncertainty
 from mder_jax.estimator.target_transforms import (
     FOLDED,
@@ -66,41 +67,61 @@ def with_novelty(members: NIW, novelty: Array) -> NIW:
     return replace(members, L=L, kappa=jnp.where(novel, 1 / (ratio - 1), members.kappa))
 
 
+class Combination(NamedTuple):
+    """How members become one distribution: factors on the covariance, and ln of their weights, (M,), None if equal."""
+
+    scale: Scale
+    log_weights: Any = None
+
+
 @functools.cache
-def _of_novel_rows(reduce: Callable[..., Any]) -> Callable[..., Any]:
-    """``reduce`` after `with_novelty`, of which its second argument is the novelty; one function for each."""
-    return lambda outputs, novelty, *further: reduce(with_novelty(outputs, novelty), *further)
+def _of_all_members(reduce: Callable[..., Any], further: bool, novel: bool) -> Callable[..., Any]:
+    """``reduce`` after `with_member` and `with_novelty`, whose arguments come before its own; one function for each."""
+
+    def of_all(outputs: NIW, *columns: Any) -> Any:
+        if further:
+            outputs, columns = with_member(outputs, columns[0]), columns[1:]
+        if novel:
+            outputs, columns = with_novelty(outputs, columns[0]), columns[1:]
+        return reduce(outputs, *columns)
+
+    return of_all
 
 
-def _mixture(niw: NIW, scale: Scale) -> Mixture:
-    return rescale(Mixture(niw), scale)
+def with_member(networks: NIW, further: NIW) -> NIW:
+    """Members (M, N) and one more, (N,)."""
+    return jax.tree.map(lambda leaf, own: jnp.concatenate([leaf, own[None].astype(leaf.dtype)]), networks, further)
 
 
-def mixture_moments(niw: NIW, scale: Scale) -> tuple[Array, ...]:
-    """Mean, aleatoric and the two epistemic covariances of standardised targets, from the networks' outputs."""
-    mixture = _mixture(niw, scale)
+def _mixture(niw: NIW, combination: Combination) -> Mixture:
+    return rescale(Mixture(niw, combination.log_weights), combination.scale)
+
+
+def mixture_moments(niw: NIW, combination: Combination) -> tuple[Array, ...]:
+    """Mean, aleatoric and the two epistemic covariances of standardised targets, from what all members predict."""
+    mixture = _mixture(niw, combination)
     return mixture.mean(), mixture.aleatoric(), mixture.epistemic_within(), mixture.epistemic_between()
 
 
-def _quantiles(niw: NIW, scale: Scale, tails: Array, signs: Array) -> Array:
-    return jnp.moveaxis(points_of_tail(_mixture(niw, scale), tails, signs), 0, -1)
+def _quantiles(niw: NIW, combination: Combination, tails: Array, signs: Array) -> Array:
+    return jnp.moveaxis(points_of_tail(_mixture(niw, combination), tails, signs), 0, -1)
 
 
-def _marginals(niw: NIW, scale: Scale) -> tuple[Array, Array, Array]:
+def _marginals(niw: NIW, combination: Combination) -> tuple[Array, Array, Array]:
     """Location, (N, M, n), scale, (N, M, n), and degrees of freedom, (N, M), of the members' t of each target."""
-    t = _mixture(niw, scale).components()
+    t = _mixture(niw, combination).components()
     loc, width, df = (jnp.moveaxis(part, 0, 1) for part in (t.loc, t.marginal_scale(), t.df))
     return loc, width, df
 
 
 def traced_moments(
-    transform: TargetTransforms, niw: NIW, scale: Scale, units: tuple[Any, Any], learned: tuple[Array, Array]
+    transform: TargetTransforms, niw: NIW, combination: Combination, units: tuple[Any, Any], learned: tuple[Array, Array]
 ) -> tuple[Array, Array]:
     """Mean and standard deviation in original units, (N, n) both, in a traced program and its precision.
 
     `units` are mean and std of the standardiser, `learned` are the moments of transformed targets.
     """
-    mixture, (centre, unit) = _mixture(niw, scale), units
+    mixture, (centre, unit) = _mixture(niw, combination), units
     tails = jnp.full(2, FOLDED, niw.mu.dtype)
     ends = points_of_tail(mixture, tails, jnp.array([-1.0, 1.0], tails.dtype))
     limits = within_prior(np.asarray(centre), np.asarray(unit))
@@ -119,22 +140,22 @@ def traced_moments(
     return mean, std
 
 
-def _log_prob(niw: NIW, y: Array, scale: Scale) -> Array:
-    return _mixture(niw, scale).log_prob(y, missing=True)
+def _log_prob(niw: NIW, y: Array, combination: Combination) -> Array:
+    return _mixture(niw, combination).log_prob(y, missing=True)
 
 
-def _rows_first(niw: NIW, scale: Scale) -> NIW:
-    return jax.tree.map(lambda leaf: jnp.moveaxis(leaf, 0, 1), _mixture(niw, scale).members)
+def _rows_first(niw: NIW, combination: Combination) -> NIW:
+    return jax.tree.map(lambda leaf: jnp.moveaxis(leaf, 0, 1), _mixture(niw, combination).members)
 
 
 @functools.partial(jax.jit, static_argnames="draws")
-def _samples(members: NIW, key: Array, draws: int) -> Array:
-    return jnp.moveaxis(Mixture(members).sample(key, draws), 0, -1)
+def _samples(mixture: Mixture, key: Array, draws: int) -> Array:
+    return jnp.moveaxis(mixture.sample(key, draws), 0, -1)
 
 
 @jax.jit
-def _radius(members: NIW, tail: Array) -> Array:
-    return radius_of_tail(Mixture(members), tail)
+def _radius(mixture: Mixture, tail: Array) -> Array:
+    return radius_of_tail(mixture, tail)
 
 
 @functools.partial(jax.jit, static_argnums=0)
@@ -164,6 +185,8 @@ class PredictedRows:
         results are in original units.
       novelty: of each row, (N,), 0 or more: how far it is from what the networks have seen; see `with_novelty`.
       folds: predictions for the same rows by the models of the calibration's folds, if it has any.
+      further: what a member that is no network predicts, (N,), or None.
+      log_weights: of the networks and this member, (M + 1,); None if there is none.
     """
 
     forward: Forward
@@ -177,6 +200,8 @@ class PredictedRows:
     transform: TargetTransforms | None = None
     novelty: np.ndarray | None = None
     folds: tuple["PredictedRows", ...] = ()
+    further: NIW | None = None
+    log_weights: np.ndarray | None = None
 
     @property
     def learned(self) -> "PredictedRows":
@@ -185,27 +210,31 @@ class PredictedRows:
 
     def take(self, rows: Any) -> "PredictedRows":
         """Some of the rows; by numpy, which compiles nothing for a new number of rows."""
-        outputs, novelty = jax.tree.map(lambda leaf: leaf[rows], (self.outputs, self.novelty))
+        outputs, novelty, further = jax.tree.map(lambda leaf: leaf[rows], (self.outputs, self.novelty, self.further))
         folds = tuple(fold.take(rows) for fold in self.folds)
-        return replace(self, X=self.X[rows], outputs=outputs, novelty=novelty, folds=folds)
+        return replace(self, X=self.X[rows], outputs=outputs, novelty=novelty, folds=folds, further=further)
 
-    def of_members(self, members: Sequence[int]) -> "PredictedRows":
-        """What these members predict for the same rows, with factors of 1, in the units that networks have learned.
+    def of_members(self, members: Sequence[int], beside: ProcessMember | None) -> "PredictedRows":
+        """What these networks, and a process, predict for the same rows, in the units that networks have learned.
 
-        The outputs must have been kept.
+        With factors of 1. The outputs must have been kept.
         """
         outputs = jax.tree.map(lambda leaf: leaf[:, list(members)], self.outputs)
-        return replace(self.learned, outputs=outputs, scale=Scale(1.0, 1.0), calibration=None, folds=())
+        further, log_weights = (None, None) if beside is None else (beside.predict(self.X), beside.log_weights(len(members)))
+        rest = {"further": further, "log_weights": log_weights, "calibration": None, "folds": ()}
+        return replace(self.learned, outputs=outputs, scale=Scale(1.0, 1.0), **rest)
 
     def with_scale(self, scale: Scale) -> "PredictedRows":
         """The same rows with other factors on the covariance."""
         return replace(self, scale=scale)
 
     def _each_row(self, reduce: Callable[..., Any], *columns: np.ndarray, constants: tuple[Any, ...] = ()) -> Any:
-        """``reduce(outputs of the networks, *columns, scale, *constants)`` with the rows as first axis."""
-        constants = (jax.tree.map(np.float32, self.scale), *constants)
-        if self.novelty is not None:
-            reduce, columns = _of_novel_rows(reduce), (np.asarray(self.novelty, np.float32), *columns)
+        """``reduce(what all members predict, *columns, combination, *constants)`` with the rows as first axis."""
+        constants = (Combination(jax.tree.map(np.float32, self.scale), self.log_weights), *constants)
+        novelty = None if self.novelty is None else np.asarray(self.novelty, np.float32)
+        before = tuple(column for column in (self.further, novelty) if column is not None)
+        if before:
+            reduce, columns = _of_all_members(reduce, self.further is not None, novelty is not None), (*before, *columns)
         if self.outputs is None:
             return self.forward(self.X, BLOCK, reduce, columns, constants, by_row=True)
 
@@ -335,23 +364,23 @@ class PredictedRows:
 
         Few rows are not padded to a block, since the search is slow.
         """
-        members = jax.tree.map(lambda leaf: np.asarray(leaf, np.float64), self.standardized().members)
-        size = min(BLOCK, 1 << (members.nu.shape[1] - 1).bit_length())
+        mixture = jax.tree.map(lambda leaf: np.asarray(leaf, np.float64), self.standardized())
+        size = min(BLOCK, 1 << (mixture.members.nu.shape[1] - 1).bit_length())
         with jax.enable_x64(True):
-            return map_host_blocks(lambda part: _radius(part, np.float64(tail)), size, members, axis=1)
+            return map_host_blocks(lambda part: _radius(part, np.float64(tail)), size, mixture, axis=1)
 
     def sample(self, key: Array, draws: int) -> np.ndarray:
         """Joint draws, (N, n, draws)."""
-        members = jax.tree.map(np.asarray, self.standardized().members)
-        _, rows, n = members.mu.shape
+        mixture = jax.tree.map(np.asarray, self.standardized())
+        _, rows, n = mixture.members.mu.shape
         block = max(1, min(BLOCK, SAMPLED // (draws * n)))
         keys = iter(list(jax.random.split(key, -(-rows // block))))
-        found = map_host_blocks(lambda part: _samples(part, next(keys), draws), block, members, axis=1)
+        found = map_host_blocks(lambda part: _samples(part, next(keys), draws), block, mixture, axis=1)
         return self._shaped(self._back(found))
 
     def standardized(self) -> Mixture:
         """The predictive distribution of standardised targets."""
-        return Mixture(jax.tree.map(jnp.asarray, swapped(self._each_row(_rows_first))))
+        return Mixture(jax.tree.map(jnp.asarray, swapped(self._each_row(_rows_first))), self.log_weights)
 
     def distribution(self, transformed: bool = False) -> Mixture | StudentT:
         """The predictive distribution in original units: a mixture of NIW, or the Student-t of a single member.
@@ -364,8 +393,9 @@ class PredictedRows:
                 " transformed=True for it, and predict_quantiles, log_prob or sample_y for original units"
             )
         niw = jax.tree.map(lambda leaf: np.asarray(leaf, np.float64), self.standardized().members)
+        scaled = self.targets.back(niw.mu), self.targets.std[:, None] * niw.L
         try:
-            mixture = Mixture(NIW(self.targets.back(niw.mu), self.targets.std[:, None] * niw.L, niw.kappa, niw.nu))
+            mixture = Mixture(NIW(*scaled, niw.kappa, niw.nu), self.log_weights)
         except ValueError as error:
             beyond = f"a target is beyond what {jnp.result_type(float)} can hold, which only distributions need"
             raise ValueError(f"{beyond}: {error}") from None

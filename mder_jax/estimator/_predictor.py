@@ -14,6 +14,7 @@ from mder_jax.ensemble.forward import Forward
 from mder_jax.estimator._own_network import as_network
 from mder_jax.estimator._predicted_rows import BLOCK, PredictedRows, swapped
 from mder_jax.estimator._standardizer import Standardizer
+from mder_jax.estimator.process_member import ProcessMember
 from mder_jax.estimator.target_transforms import TargetTransforms
 from mder_jax.links import log_diagonal_outputs, niw_link, num_outputs
 from mder_jax.networks import Network, mlp, table_network
@@ -65,7 +66,8 @@ class Design(NamedTuple):
 class Predictor:
     """The stacked parameters of all members, standardisers of X and Y, and factors on the predictive covariance.
 
-    With a `transform` the standardiser is of the transformed targets. Arrays are numpy's.
+    With a `transform` the standardiser is of the transformed targets. `beside` is a member that is no network, if there
+    is one. Arrays are numpy's.
     """
 
     design: Design
@@ -74,6 +76,7 @@ class Predictor:
     targets: Standardizer
     scale: Scale
     transform: TargetTransforms | None = None
+    beside: ProcessMember | None = None
 
     @property
     def members(self) -> int:
@@ -101,4 +104,6 @@ class Predictor:
         outputs = swapped(self.forward(z, BLOCK)) if keep else None
         novelty = encoded.novelty if encoded.novelty.any() else None
         parts = self.forward, z, outputs, self.targets, self.scale
+        if self.beside is not None:
+            options |= {"further": self.beside.predict(z), "log_weights": self.beside.log_weights(self.members)}
         return PredictedRows(*parts, novelty=novelty, transform=self.transform, **options)

@@ -39,16 +39,18 @@ class MemberFold(NamedTuple):
     """Members of the model itself, and the rows that these and no others held out.
 
     Args:
-      members: their indices.
+      members: indices of the networks.
       scores: as in `FoldModel`.
+      beside: the model's `ProcessMember` without these rows, if it has one.
     """
 
     members: tuple[int, ...]
     scores: np.ndarray
+    beside: Any = None
 
     def rows(self, whole: Any) -> Any:
         """What they predict for the rows, `PredictedRows`, given what all members do, with kept outputs."""
-        return whole.of_members(self.members)
+        return whole.of_members(self.members, self.beside)
 
 
 def guarantee(coverage: float, folds: int, rows: int) -> float:

@@ -24,11 +24,13 @@ from mder_jax.estimator._own_network import check_network, is_network
 from mder_jax.estimator._predictor import Design, Predictor
 from mder_jax.estimator._standardizer import Standardizer
 from mder_jax.estimator.cross_conformal import FoldModel, MemberFold
+from mder_jax.estimator.process_member import ProcessMember, inputs_of, process_arrays, process_of
 from mder_jax.estimator.trained_rows import TrainedRows
 from mder_jax.persistence import ModelFileError
 
 KIND = "MDERRegressor"
-# 1, or none, of the files of version 0.1.0; 2 also of networks that are not in the file; 3 of `table_network`.
+# 1, or none, of the files of version 0.1.0; 2 also of networks that are not in the file; 3 of `table_network`, and of a
+# process beside the networks.
 VERSION = 3
 FITTED = ("flat_", "target_names_", "n_outputs_", "n_iter_", "n_rows_", "n_features_in_")
 TRAINED = ("hashes", "repeats", "centre", "spread")
@@ -59,6 +61,7 @@ def save(model: Any, path: str | pathlib.Path, extra: dict[str, Any] | None) -> 
         "fitted": {name: getattr(model, name) for name in FITTED},
         "feature_names": None if names is None else list(names),
         "scale": list(predictor.scale),
+        "beside": _beside_fields(predictor.beside),
         "target_transforms": transforms,
         "calibration": calibrated,
         "folds": None if not folds else {"version": FOLDS_VERSION, "models": [_fold_fields(fold) for fold in folds]},
@@ -68,7 +71,7 @@ def save(model: Any, path: str | pathlib.Path, extra: dict[str, Any] | None) -> 
     arrays |= points | _predictor_arrays(predictor)
     for number, fold in enumerate(folds):
         own = {"scores": fold.scores}
-        own |= {} if isinstance(fold, MemberFold) else _predictor_arrays(fold.predictor)
+        own |= process_arrays(fold.beside) if isinstance(fold, MemberFold) else _predictor_arrays(fold.predictor)
         arrays |= {f"fold{number}/{name}": array for name, array in own.items()}
     arrays |= {name: getattr(model, name) for name in CURVES if getattr(model, name) is not None}
     if trained is not None:
@@ -85,15 +88,23 @@ def _design_fields(design: Design) -> dict[str, Any]:
 
 def _fold_fields(fold: FoldModel | MemberFold) -> dict[str, Any]:
     if isinstance(fold, MemberFold):
-        return {"members": list(fold.members)}
-    return {"encoding": fold.encoding.to_json(), "design": _design_fields(fold.predictor.design)}
+        return {"members": list(fold.members), "beside": _beside_fields(fold.beside)}
+    own = fold.predictor
+    fields = {"design": _design_fields(own.design), "beside": _beside_fields(own.beside)}
+    return {"encoding": fold.encoding.to_json()} | fields
+
+
+def _beside_fields(beside: ProcessMember | None) -> dict[str, Any] | None:
+    if beside is None:
+        return None
+    return {"weight": beside.weight, "embedded": [list(pair) for pair in beside.embedded]}
 
 
 def _predictor_arrays(predictor: Predictor) -> dict[str, np.ndarray]:
     arrays = {f"params/{name}": leaf for name, leaf in leaves_by_path(predictor.params).items()}
     for part in ("inputs", "targets"):
         arrays |= {f"{part}/{name}": value for name, value in getattr(predictor, part)._asdict().items()}
-    return arrays
+    return arrays | process_arrays(predictor.beside)
 
 
 def _as_json(value: Any) -> Any:
@@ -180,7 +191,8 @@ def _restored(cls: type, document: dict[str, Any], arrays: dict[str, np.ndarray]
     params = _params(arrays, design, document["members"])
     names = target_names(document["fitted"]["target_names_"], design.targets)
     transform = target_transforms.from_document(document.get("target_transforms"), arrays, names)
-    model.predictor_ = Predictor(design, params, inputs, targets, Scale(within, between), transform)
+    beside = _beside(document.get("beside"), arrays, design)
+    model.predictor_ = Predictor(design, params, inputs, targets, Scale(within, between), transform, beside)
     model.calibration_ = None
     if document["calibration"] is not None:
         found = _calibration.from_document(document["calibration"], arrays, design.targets)
@@ -228,15 +240,31 @@ def _folds(
         raise ModelFileError(f"{wanted}; got {len(fields['models'])} of version {fields['version']!r:.20}")
     parts = [(entry, _below(arrays, f"fold{number}/")) for number, entry in enumerate(fields["models"])]
     if all("members" in entry for entry, _ in parts):
-        return tuple(_member_fold(entry["members"], own, design, members) for entry, own in parts)
+        return tuple(_member_fold(entry, own, design, members) for entry, own in parts)
     return tuple(_fold(*part, design, members, encoding) for part in parts)
 
 
-def _member_fold(chosen: Any, arrays: dict[str, np.ndarray], design: Design, members: int) -> MemberFold:
+def _member_fold(
+    fields: dict[str, Any], arrays: dict[str, np.ndarray], design: Design, members: int
+) -> MemberFold:
+    chosen = fields["members"]
     known = isinstance(chosen, list) and all(is_integer(one) and 0 <= one < members for one in chosen)
     if not (known and chosen and sorted(set(chosen)) == chosen):
         raise ModelFileError(f"a fold must be of some of the {members} members; got {chosen!r:.60}")
-    return MemberFold(tuple(chosen), _fold_scores(arrays, design))
+    return MemberFold(tuple(chosen), _fold_scores(arrays, design), _beside(fields.get("beside"), arrays, design))
+
+
+def _beside(
+    fields: dict[str, Any] | None, arrays: dict[str, np.ndarray], design: Design
+) -> ProcessMember | None:
+    """The process beside the networks of a design; files of earlier versions have none."""
+    if fields is None:
+        return None
+    weight, embedded = float(fields["weight"]), tuple((int(column), int(levels)) for column, levels in fields["embedded"])
+    if not 0 < weight < 1 or embedded != design.embedded:
+        raise ModelFileError(f"the process does not fit the networks: {fields!r:.60}")
+    width = inputs_of(np.zeros((1, design.inputs)), embedded).shape[1]
+    return ProcessMember(process_of(arrays, width, design.targets), weight, embedded)
 
 
 def _fold(
@@ -250,7 +278,8 @@ def _fold(
     if (columns.width, columns.embedded) != (own.inputs, own.embedded):
         raise ModelFileError(f"columns that become {columns.width} numbers do not fit {own.inputs} inputs of a fold")
     inputs, targets = (_standardizer(arrays, *part) for part in (("inputs", own.inputs), ("targets", own.targets)))
-    predictor = Predictor(own, _params(arrays, own, members), inputs, targets, Scale(1.0, 1.0))
+    beside = _beside(fields.get("beside"), arrays, own)
+    predictor = Predictor(own, _params(arrays, own, members), inputs, targets, Scale(1.0, 1.0), beside=beside)
     return FoldModel(columns, predictor, _fold_scores(arrays, own))
 
 

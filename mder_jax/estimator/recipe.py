@@ -15,6 +15,7 @@ from mder_jax.ensemble import Ensemble, fit_ensemble
 from mder_jax.ensemble.members import PerMember
 from mder_jax.estimator._judge import Judge
 from mder_jax.estimator._rows import Rows
+from mder_jax.estimator.process_member import ProcessMember, fit_member
 from mder_jax.losses import mder_nll
 from mder_jax.networks import Network
 from mder_jax.train.problem import Loss, Problem, Settings, needs_complete_targets
@@ -48,6 +49,15 @@ class Recipe(NamedTuple):
     bootstrap: bool
     patience: int | None
     progress: bool
+    process: bool = True
+
+
+class Trained(NamedTuple):
+    """Networks, the factor on L that suits rows that they held out (1 unless judged together), and what is beside."""
+
+    ensemble: Ensemble
+    factor: float = 1.0
+    beside: ProcessMember | None = None
 
 
 def train(
@@ -61,8 +71,9 @@ def train(
     start: Any = None,
     checkpoint: str | pathlib.Path | None = None,
     together: bool = False,
-) -> tuple[Ensemble, float]:
-    """Networks trained on rows, and the factor on L that suits rows that they held out, 1 unless judged together.
+    embedded: tuple[tuple[int, int], ...] = (),
+) -> Trained:
+    """Networks trained on rows, and a process if the recipe wants one and rows judge them together.
 
     With a checkpoint directory an interruption raises, since it holds what was trained.
 
@@ -77,6 +88,7 @@ def train(
       start: parameters to resume from.
       checkpoint: directory for checkpoints.
       together: whether a `Judge` finds one epoch for all members, else each has its own validation loss.
+      embedded: columns of rows with indices of levels, and the number of levels.
     """
     judge = _judge(network, rows, held_out, validation, recipe.members) if together else None
     apart = judge is None
@@ -121,7 +133,12 @@ def train(
             if tried[-1].interrupted:
                 break
         trained = min(tried, key=_best_loss) if len(tried) > 1 else tried[0]
-        return trained, 1.0 if judge is None else judge.loss_and_factor(trained.params)[1]
+        if judge is None:
+            return Trained(trained)
+        if not recipe.process:
+            return Trained(trained, judge.loss_and_factor(trained.params)[1])
+        beside, factor = fit_member(rows, held_out if validation is None else None, embedded, judge, trained.params, seed)
+        return Trained(trained, factor, beside)
 
 
 def _best_loss(trained: Ensemble) -> float:
