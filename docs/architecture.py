@@ -13,14 +13,28 @@ PICTURE = ROOT / "docs" / "architecture.svg"
 # The modules by what they are for, each with its place, (column, row). The arrows come from the code.
 GROUPS = {
     "distributions": {
-        **{"special": (0, 0), "linalg": (0, 1), "student_t": (1, 0), "niw": (2, 0), "nig": (3, 0)},
-        **{"mixture": (4, 0), "links": (4, 1.4), "losses": (4, 2.4)},
+        **{
+            "special": (0, 0),
+            "linalg": (0, 1),
+            "student_t": (1, 0),
+            "niw": (2, 0),
+            "nig": (3, 0),
+            "process": (3, 2.17),
+            "forest": (7, 1.5),
+        },
+        **{"mixture": (4, 0), "links": (4, 1.02), "losses": (4, 1.82)},
     },
     "networks": {
         **{"networks": (0, 3.7), "persistence": (4, 3.7), "train": (1, 3.7)},
         **{"devices": (5, 3.7), "ensemble": (2, 3.7)},
     },
-    "judging": {"datasets": (2, 1), "columns": (3, 2.85), "metrics": (5, 0), "calibration": (5, 1), "plotting": (6, 0)},
+    "judging": {
+        "datasets": (2, 1),
+        "columns": (3, 2.98),
+        "metrics": (5, 0),
+        "calibration": (5, 0.85),
+        "plotting": (6, 0),
+    },
     "faces": {"estimator": (6, 2.7), "pipeline": (7, 2.7), "cli": (7, 3.7)},
 }
 COLOURS = {"distributions": "#dbe9f6", "networks": "#e3f2dd", "judging": "#fdeacb", "faces": "#f6dbe4"}
@@ -118,7 +132,8 @@ def _arrow(ax, start: tuple[float, float], end: tuple[float, float]) -> None:
     if x0 == x1:
         tail, head = (x0, -y0 - HEIGHT / 2 - 0.02), (x1, -y1 + HEIGHT / 2 + 0.02)
     else:
-        tail, head = (x0 + WIDTH / 2 + 0.02, -y0), (x1 - WIDTH / 2 - 0.02, -y1)
+        side = (WIDTH / 2 + 0.02) * (1 if x1 > x0 else -1)
+        tail, head = (x0 + side, -y0), (x1 - side, -y1)
     ax.annotate("", head, tail, arrowprops={"arrowstyle": "-|>", "color": "#555555", "linewidth": 1.0, "shrinkB": 0})
 
 

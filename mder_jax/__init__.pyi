@@ -7,6 +7,7 @@ from . import (
     devices as devices,
     ensemble as ensemble,
     estimator as estimator,
+    forest as forest,
     linalg as linalg,
     links as links,
     losses as losses,
@@ -18,6 +19,7 @@ from . import (
     persistence as persistence,
     pipeline as pipeline,
     plotting as plotting,
+    process as process,
     special as special,
     student_t as student_t,
     train as train,
@@ -42,6 +44,10 @@ from .ensemble import (
     predict as predict,
 )
 from .estimator import MDERRegressor as MDERRegressor
+from .forest import (
+    Forest as Forest,
+    fit_forest as fit_forest,
+)
 from .linalg import (
     half_logdet as half_logdet,
     tril_size as tril_size,
@@ -89,6 +95,10 @@ from .niw import (
     predictive as predictive,
     sample as sample,
     total_evidence as total_evidence,
+)
+from .process import (
+    Process as Process,
+    fit_process as fit_process,
 )
 from .special import (
     joint_pit as joint_pit,

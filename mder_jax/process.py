@@ -17,6 +17,7 @@ import numpy as np
 from scipy.linalg import cho_solve, cholesky, solve_triangular
 from scipy.optimize import minimize
 from scipy.special import gammaln
+from threadpoolctl import threadpool_limits
 
 from mder_jax._arguments import integer
 from mder_jax._checks import doubles
@@ -176,6 +177,8 @@ class Process:
         explained = precision_root.T @ coefficients
         left = _positive((Y.T * w) @ Y - explained.T @ explained)
         Psi = PRIOR_SCALE * np.eye(Y.shape[1]) + left / kernel.noise
+        # In the order of rows, as those of a file, so that products are the same to the last digit.
+        landmarks, precision_root, coefficients = map(np.ascontiguousarray, (landmarks, precision_root, coefficients))
         return cls(kernel, landmarks, precision_root, coefficients, Psi, Y.shape[1] + PRIOR_ROWS + float(len(X)))
 
     @functools.cached_property
@@ -313,7 +316,8 @@ def best_kernel(
         return 0.5 * float(z @ z) - value / Y.shape[1], z / spread - slope / Y.shape[1]
 
     bounds = [BOUND_OF_LENGTHS] * d + list(BOUNDS_OF_REST)
-    found = minimize(loss, middle, jac=True, method="L-BFGS-B", bounds=bounds, options={"maxiter": MOST_STEPS})
+    with threadpool_limits(1, "blas"):  # for matrices of this size more threads only wait for each other
+        found = minimize(loss, middle, jac=True, method="L-BFGS-B", bounds=bounds, options={"maxiter": MOST_STEPS})
     return _kernel(found.x)
 
 

@@ -17,7 +17,7 @@ EXPERIMENTS = architecture["modules"]("experiments")
 # A module may import those above it, never those below.
 ORDER = [
     *["_version", "_interrupts", "_files", "_pytree", "_messages", "_arguments", "_checks", "_blocks", "_gamma"],
-    *["special", "linalg", "student_t", "niw", "nig", "links", "losses"],
+    *["special", "linalg", "student_t", "niw", "nig", "process", "forest", "links", "losses"],
     *["networks", "devices", "train", "persistence", "ensemble"],
     *["mixture", "columns", "datasets", "calibration", "metrics", "plotting"],
     *["estimator", "pipeline", "cli", "__main__"],

@@ -86,14 +86,21 @@ def ours(X: pa.Table, Y: np.ndarray, seed: int) -> Iterator[Predict]:
     model = mder.MDERRegressor(random_state=seed).fit(X, Y)
 
     def predict(table: pa.Table) -> Members:
-        found = model.predict_dist(table)
-        if isinstance(found, mder.StudentT):
-            return jax.tree.map(lambda leaf: leaf[None], found)
-        if found.log_weights is not None:
-            raise ValueError("members of different weights cannot be scored")
-        return found.members
+        return with_place_for_process(model.predict_dist(table), model.members)
 
     yield predict
+
+
+def with_place_for_process(found: Any, networks: int) -> mder.Mixture:
+    """A mixture of so many networks and one more with a weight for each row, which is 0 if there is no process."""
+    if isinstance(found, mder.StudentT):
+        found = mder.Mixture(jax.tree.map(lambda leaf: leaf[None], found))
+    members, log_weights = found.members, found.log_weights
+    if found.size == networks:
+        members = jax.tree.map(lambda leaf: np.concatenate([leaf, leaf[-1:]]), members)
+        log_weights = np.append(np.zeros(networks), -np.inf)
+    of_rows = np.broadcast_to(np.reshape(log_weights, (networks + 1, 1)), members.batch_shape)
+    return mder.Mixture(members, of_rows)
 
 
 def _both(label: str) -> tuple[Row, Row]:

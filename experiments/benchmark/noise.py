@@ -14,7 +14,7 @@ from experiments.benchmark.table_encoder import TableEncoder
 
 Point = Callable[[pa.Table], np.ndarray]  # the means (K, n) of K rows
 FitPoint = Callable[[pa.Table, np.ndarray, int], Point]  # of rows, their targets (N, n), and a seed
-Members = mder.NIW | mder.StudentT  # of a mixture for each row, (M, K)
+Members = mder.NIW | mder.StudentT | mder.Mixture  # of a mixture for each row, (M, K), also with their weights
 Predict = Callable[[pa.Table], Members]
 FOLDS, ROWS_FOR_FOLDS = 5, 10_000
 STRENGTHS = (0.0, 0.25, 0.5, 0.75, 1.0)

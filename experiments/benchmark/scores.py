@@ -21,11 +21,11 @@ BLOCK, MEMBERS = 1024, 10
 class Forecast(NamedTuple):
     """Predictions for the test rows of S splits; arrays have the splits as first axis.
 
-    The predictive is a mixture of joint distributions, NIW or StudentT with arrays (S, M, K, ...), or NIG (S, K, n) for
-    targets predicted one by one.
+    The predictive is a mixture of joint distributions, NIW or StudentT with arrays (S, M, K, ...), also weighted for each
+    row, or NIG (S, K, n) for targets predicted one by one.
     """
 
-    predictive: mder.NIW | mder.StudentT | mder.NIG
+    predictive: mder.NIW | mder.StudentT | mder.Mixture | mder.NIG
     epistemic: np.ndarray | None = None  # uncertainty about the mean, (S, K); None for that of the predictive
     radii: np.ndarray | None = None  # calibrated radii of the regions of `COVERAGES`, (S, 2); None for the predictive's
 
@@ -49,9 +49,10 @@ class _Description(NamedTuple):
     draws: Array
 
 
-def _of_mixture(members: mder.NIW | mder.StudentT, y: Array, key: Array) -> _Description:
+def _of_mixture(members: mder.NIW | mder.StudentT | mder.Mixture, y: Array, key: Array) -> _Description:
     """Of a mixture of M members, batch shape (M, K)."""
-    mixture = mder.Mixture(members)
+    weighted = isinstance(members, mder.Mixture)
+    mixture = mder.Mixture(members.members, members.log_weights) if weighted else mder.Mixture(members)
     total, epistemic = mixture.total(), jnp.trace(mixture.epistemic(), axis1=-2, axis2=-1)
     return _Description(mixture.log_prob(y), mixture.mean(), total, total, epistemic, mixture.sample(key, REGION_DRAWS))
 

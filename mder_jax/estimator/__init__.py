@@ -29,6 +29,7 @@ from mder_jax.estimator._predicted_rows import PredictedRows, Prediction
 from mder_jax.estimator._predictor import Design, Predictor
 from mder_jax.estimator._rows import Rows
 from mder_jax.estimator._training_table import Preparation, Table
+from mder_jax.estimator.beside import KINDS
 from mder_jax.estimator.cross_conformal import FoldModel, MemberFold
 from mder_jax.estimator.recipe import Recipe, train
 from mder_jax.estimator.results import Region, Uncertainty
@@ -66,9 +67,12 @@ class MDERRegressor(RegressorMixin, BaseEstimator):
       activation: "swish", whose sharpness is learned (see `table_network`), "relu", "tanh", "gelu" or "silu".
       embedding: "periodic" to embed numbers, as `PeriodicEmbedding` says; None to use them as they are.
       members: number of networks.
-      process: whether a Gaussian process of several targets (`mder_jax.process`) is one more member, with the weight
-        that predicts rows best that early stopping held out. It has most weight where rows are few or noise is small,
-        and is left out where it has almost none, and with a network or loss of your own.
+      beside: members that are no networks: "process", a Gaussian process of several targets (see `mder_jax.process`),
+        and "forest", trees whose answers are rows of the table (see `mder_jax.forest`); () or None for none. They have
+        the weights with which the mixture predicts those rows best that early stopping held out. One with less than 2 %
+        is left out. There is none without early stopping, with a network or loss of your own, for fewer than ten rows
+        and for more than 32 targets. The model and its file hold targets of rows for the forest, and inputs of up to
+        1000 rows for the process.
       r: the coupling ν = r κ. It moves the border between aleatoric and epistemic and leaves the predictive
         distribution as it is; the scale, which data determine, is fitted by `calibrate`.
       nu_max: largest ν, above n + 1; None for n + 11, as in the paper.
@@ -124,7 +128,7 @@ class MDERRegressor(RegressorMixin, BaseEstimator):
         *,
         embedding: str | None = PERIODIC,
         members: int = 10,
-        process: bool = True,
+        beside: Sequence[str] | None = KINDS,
         r: float = 1.0,
         nu_max: float | None = None,
         bootstrap: bool = False,
@@ -148,7 +152,7 @@ class MDERRegressor(RegressorMixin, BaseEstimator):
         self.activation = activation
         self.embedding = embedding
         self.members = members
-        self.process = process
+        self.beside = beside
         self.r = r
         self.nu_max = nu_max
         self.bootstrap = bootstrap
@@ -319,7 +323,7 @@ class MDERRegressor(RegressorMixin, BaseEstimator):
             bootstrap=bool(self.bootstrap),
             patience=None if self.n_iter_no_change == "auto" else int(self.n_iter_no_change),
             progress=bool(self.verbose),
-            process=bool(self.process),
+            beside=() if self.beside is None else tuple(self.beside),
         )
 
     def _encoded(self, X: Any) -> Encoded:
@@ -642,10 +646,10 @@ class MDERRegressor(RegressorMixin, BaseEstimator):
         T = Y if plain.transform is None else plain.transform.checked(Y)
         rows = plain.rows(encoded, keep=True)
         data = Rows(rows.X, plain.targets.forward(T), None if weights is None else weights[kept])
-        beside = [plain.beside and plain.beside.without(data, _mask(own, len(T))) for _, own in folds]
+        beside = [plain.beside and plain.beside.of_fold(members, data, _mask(own, len(T))) for members, own in folds]
         parts = [
-            HeldOutRows(rows.of_members(members, process).take(own), T[own])
-            for (members, own), process in zip(folds, beside, strict=True)
+            HeldOutRows(rows.of_members(members, further).take(own), T[own])
+            for (members, own), further in zip(folds, beside, strict=True)
         ]
         found, scores = calibrate_by_members(parts)
         made = zip([members for members, _ in folds], scores, beside, strict=True)

@@ -15,6 +15,7 @@ from mder_jax._arguments import in_order, is_integer, names_of, target_names
 from mder_jax._checks import doubles
 from mder_jax.estimator._own_network import KINDS, is_network
 from mder_jax.estimator._predictor import Design, Predictor
+from mder_jax.estimator.beside import KINDS as KINDS_BESIDE
 from mder_jax.networks import ACTIVATIONS, LEARNED
 
 # Of early_stopping: the rows at the end of the table are held out.
@@ -47,6 +48,7 @@ def check_settings(settings: dict[str, Any]) -> None:
         "validation_fraction": (lambda value: _is_positive(value) and value < 1, "a fraction between 0 and 1"),
         "network": (lambda value: value is None or is_network(value), f"None, {KINDS}"),
         "loss": (lambda value: value is None or callable(value), "None or a function of (niw, y), one value per row"),
+        "beside": (_are_kinds, f"None, or a list of some of {', '.join(KINDS_BESIDE)}"),
         "early_stopping": (_is_early_stopping, "True, False or 'last'"),
         "members": count,
         "max_iter": auto,
@@ -54,6 +56,10 @@ def check_settings(settings: dict[str, Any]) -> None:
     for name, (is_valid, wanted) in rules.items():
         if not is_valid(settings[name]):
             raise ValueError(f"{name} must be {wanted}; got {settings[name]!r:.60}")
+
+
+def _are_kinds(values: Any) -> bool:
+    return values is None or (isinstance(values, list | tuple) and all(value in KINDS_BESIDE for value in values))
 
 
 def _is_auto(value: Any) -> bool:

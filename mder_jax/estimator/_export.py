@@ -7,17 +7,20 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jax import Array
+from jax import Array, lax
 
 from mder_jax import linalg
 from mder_jax._files import write_whole
 from mder_jax.columns import Column, Encoding
 from mder_jax.columns.judging import OF_GAP
 from mder_jax.columns.ranges import MARGIN, MOST_NOVEL, SAME, Range
-from mder_jax.estimator._predicted_rows import Combination, mixture_moments, traced_moments, with_member, with_novelty
+from mder_jax.estimator._predicted_rows import Combination, mixture_moments, traced_moments, with_members, with_novelty
 from mder_jax.estimator._predictor import Predictor
+from mder_jax.estimator._rows import CLIP, MOST_LEVELS
 from mder_jax.estimator._standardizer import Standardizer
-from mder_jax.estimator.process_member import CLIP, MOST_LEVELS, ProcessMember
+from mder_jax.estimator.beside import Beside
+from mder_jax.estimator.forest_member import DF, ForestMember
+from mder_jax.estimator.process_member import ProcessMember
 from mder_jax.estimator.target_transforms import FittedMap, TargetTransforms
 from mder_jax.niw import NIW
 from mder_jax.process import LEAST_VARIANCE
@@ -43,7 +46,7 @@ def export(predictor: Predictor, encoding: Encoding, path: str | pathlib.Path) -
         x, novelty = _encoded(encoding.columns, x) if of_numbers else (x, jnp.zeros_like(x[:, 0]))
         z = (x - x_mean[None]) / x_std[None]
         outputs = jax.vmap(network.apply, (0, None))(params, z)
-        outputs = outputs if beside is None else with_member(outputs, _of_process(beside, z))
+        outputs = outputs if beside is None else with_members(outputs, _of_further(beside, z))
         outputs = with_novelty(outputs, novelty)
         mean, aleatoric, within, between = mixture_moments(outputs, combination)
         mean, S = y_mean[None] + y_std[None] * mean, jnp.broadcast_to(y_std[None], mean.shape)
@@ -63,34 +66,67 @@ def export(predictor: Predictor, encoding: Encoding, path: str | pathlib.Path) -
     write_whole(path, bytes(exported.serialize()))
 
 
-def _of_process(member: ProcessMember, z: Array) -> NIW:
-    """What `ProcessMember.predict` gives for standardised rows (N, d), in a program.
+def _of_further(beside: Beside, z: Array) -> NIW:
+    """What `Beside.predict` gives for standardised rows (N, d), in a program."""
+    with jax.enable_x64(True):
+        x = _plain_inputs(z.astype(jnp.float64), next(iter(beside.members.values())).embedded)
+        each = [
+            _of_process(member, x) if isinstance(member, ProcessMember) else _of_forest(member, x)
+            for member in beside.members.values()
+        ]
+        return jax.tree.map(lambda *leaves: jnp.stack(leaves, axis=1).astype(jnp.float32), *each)
+
+
+def _of_process(member: ProcessMember, x: Array) -> NIW:
+    """What `ProcessMember.predict` gives for plain inputs (N, d).
 
     φ and the root of φᵀ Λ⁻¹ φ are differences of large numbers, so they are computed in double precision.
     """
     process, n = member.process, len(member.process.Psi)
     lengths, linear, constant, noise = process.kernel
-    with jax.enable_x64(True):
-        x, landmarks = _inputs_of_process(z.astype(jnp.float64), member.embedded), jnp.asarray(process.landmarks)
-        squares = jnp.sum((x[:, None] / lengths - landmarks[None] / lengths) ** 2, axis=-1)
-        s = jnp.sqrt(5 * squares)
-        near = constant + linear * (x @ landmarks.T) + (1 + s + s * s / 3) * jnp.exp(-s)
-        features, spread = (near @ jnp.asarray(part).T for part in process.whiteners)
-        at = constant + linear * jnp.sum(x * x, axis=1) + 1.0
-        unexplained = jnp.maximum(at - jnp.sum(features**2, axis=1), 0.0)
-        variance = jnp.maximum(unexplained / noise + jnp.sum(spread**2, axis=1), LEAST_VARIANCE)
-        mu, kappa = features @ jnp.asarray(process.coefficients), 1 / variance
-        mu, kappa = mu.astype(jnp.float32), kappa.astype(jnp.float32)
-    L = jnp.broadcast_to(np.float32(process.factor), (*kappa.shape, n, n))
-    return NIW(mu, L, kappa, jnp.full_like(kappa, process.nu))
+    landmarks = jnp.asarray(process.landmarks)
+    squares = jnp.sum((x[:, None] / lengths - landmarks[None] / lengths) ** 2, axis=-1)
+    s = jnp.sqrt(5 * squares)
+    near = constant + linear * (x @ landmarks.T) + (1 + s + s * s / 3) * jnp.exp(-s)
+    features, spread = (near @ jnp.asarray(part).T for part in process.whiteners)
+    at = constant + linear * jnp.sum(x * x, axis=1) + 1.0
+    unexplained = jnp.maximum(at - jnp.sum(features**2, axis=1), 0.0)
+    kappa = 1 / jnp.maximum(unexplained / noise + jnp.sum(spread**2, axis=1), LEAST_VARIANCE)
+    L = jnp.broadcast_to(process.factor, (*kappa.shape, n, n))
+    return NIW(features @ jnp.asarray(process.coefficients), L, kappa, jnp.full_like(kappa, process.nu))
 
 
-def _inputs_of_process(z: Array, embedded: tuple[tuple[int, int], ...]) -> Array:
-    """As `inputs_of`."""
+def _of_forest(member: ForestMember, x: Array) -> NIW:
+    """What `ForestMember.predict` gives for plain inputs (N, d)."""
+    forest, n = member.forest, member.forest.targets.shape[1]
+    column, threshold, right = map(jnp.asarray, forest[:3])
+    cells = x.astype(jnp.float32)
+
+    def down(node: Array) -> Array:
+        left = jnp.take_along_axis(cells, jnp.maximum(column[node], 0), axis=1) <= threshold[node]
+        return jnp.where(column[node] < 0, node, jnp.where(left, node + 1, right[node]))
+
+    start = jnp.broadcast_to(forest.roots, (x.shape[0], len(forest.roots)))
+    leaves = lax.while_loop(lambda node: jnp.any(column[node] >= 0), down, start)
+    rows = jnp.sort(~column[leaves], axis=1)
+    y = jnp.asarray(forest.targets)[rows].astype(x.dtype)
+    mu = jnp.mean(y, axis=1)
+    d = y - mu[:, None]
+    scale = member.spread * jnp.einsum("nti,ntj->nij", d, d) / rows.shape[1] + member.floor * jnp.eye(n)[None]
+    alike = jnp.sum(rows[:, :, None] == rows[:, None, :], axis=(1, 2))  # Σ of squares of how often each row is there
+    kappa, nu = rows.shape[1] ** 2 / alike, DF + n - 1
+    L = linalg.cholesky(scale * (DF / nu * kappa / (1 + kappa))[:, None, None])
+    return NIW(mu, L, kappa, jnp.full_like(kappa, nu))
+
+
+def _plain_inputs(z: Array, embedded: tuple[tuple[int, int], ...]) -> Array:
+    """As `plain_inputs`."""
     named = [column for column, _ in embedded]
     numbers = z[:, np.array([column for column in range(z.shape[1]) if column not in named], int)]
     levels = [z[:, [column]] == jnp.arange(count) for column, count in embedded if count <= MOST_LEVELS]
-    return jnp.concatenate([numbers / jnp.hypot(1.0, numbers / CLIP), *(level.astype(z.dtype) for level in levels)], axis=1)
+    return jnp.concatenate(
+        [numbers / jnp.hypot(1.0, numbers / CLIP), *(level.astype(z.dtype) for level in levels)], axis=1
+    )
 
 
 def _encoded(columns: tuple[Column, ...], x: Array) -> tuple[Array, Array]:

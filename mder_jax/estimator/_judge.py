@@ -5,7 +5,9 @@ L multiplied by the factor c that suits these rows best. While members train on,
 their mean still gets better: judged one by one, and with the scale they have, they would stop too soon.
 """
 
+import itertools
 import math
+from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
 import jax
@@ -22,7 +24,7 @@ MOST_ROWS, MOST_ENTRIES = 2048, 1 << 24
 PRIOR = math.log(2)
 # c is sought between 1/20 and 20.
 BOUNDS = (-3.0, 3.0)
-# Mean and standard deviation of the prior of the logit of a further member's share, and where it is sought.
+# Mean and standard deviation of the prior of ln(s/(networks' share)) of a further member, and where it is sought.
 PRIOR_OF_SHARE, BOUNDS_OF_SHARE = (-1.0, 2.0), (-9.0, 9.0)
 # A density of 0 would be an infinite loss, of which there is no derivative.
 LEAST_LOG = -1e6
@@ -51,18 +53,17 @@ class Judge:
         """The smallest mean −ln p(y), and the c on L for which it is that; parameters are (M, ...)."""
         return best_factor(self._distances(self._predict(params, self._X)), self._held_out, self.rows.weights)
 
-    def blend(self, params: Any, further: NIW, judged: np.ndarray) -> tuple[float, float]:
-        """The best weight of a further member, and the c on L of the networks; by the judged rows of a mask (K,).
+    def blend(self, params: Any, candidates: Sequence["Candidate"], judged: np.ndarray) -> "Blend":
+        """The best weights of further members, and the c on L of the networks; by the judged rows of a mask (K,).
 
-        `further` is what it predicts for all K rows of the judge.
+        The candidates are of all K rows of the judge.
         """
         networks = self._distances(self._predict(params, self._X)).take(judged)
-        own = self._distances(jax.tree.map(lambda leaf: leaf[None], further)).take(judged).log_prob[0]
-        return best_blend(networks, self._held_out[:, judged], self.rows.weights[judged], own)
+        apart = [candidate.take(judged) for candidate in candidates]
+        return best_blend(networks, self._held_out[:, judged], self.rows.weights[judged], apart)
 
     def _distances(self, niw: NIW) -> "Distances":
-        mu, L, kappa, nu = (np.asarray(part, np.float64) for part in (niw.mu, niw.L, niw.kappa, niw.nu))
-        return distances(mu, L, kappa, nu, self.rows.Y)
+        return distances(*_in_double_precision(niw), self.rows.Y)
 
     def __call__(self, progress: Any) -> float:
         """The loss, for `fit_ensemble`."""
@@ -131,29 +132,77 @@ def best_factor(found: Distances, members: np.ndarray, weights: np.ndarray) -> t
     return (float(best.fun), math.exp(best.x)) if np.isfinite(best.fun) else (math.inf, 1.0)
 
 
-def best_blend(
-    found: Distances, members: np.ndarray, weights: np.ndarray, further: np.ndarray
-) -> tuple[float, float]:
-    """The share s of a further member with log density (N,), and c, that minimise the same with (1 − s) p_c + s p.
+class Candidate(NamedTuple):
+    """A further member of the mixture.
 
-    Few rows say little of the share: ln(s/(1 − s)) has a Gaussian prior.
+    Args:
+      log_prob: ln p(y) of K rows at its own parameters θ, (P,) -> (K,).
+      priors: mean and standard deviation of each θ.
+      limits: where it is sought.
+    """
+
+    log_prob: Callable[[np.ndarray], np.ndarray]
+    priors: tuple[tuple[float, float], ...] = ()
+    limits: tuple[tuple[float, float], ...] = ()
+
+    @classmethod
+    def fixed(cls, niw: NIW, Y: np.ndarray) -> "Candidate":
+        """One that has no parameters: of targets (K, n), NaN where one is missing."""
+        found = distances(*(part[None] for part in _in_double_precision(niw)), Y).log_prob[0]
+        return cls(lambda _: found)
+
+    def take(self, rows: np.ndarray) -> "Candidate":
+        """Some of the rows."""
+        return self._replace(log_prob=lambda theta: self.log_prob(theta)[rows])
+
+
+class Blend(NamedTuple):
+    """The shares of further members, the factor c on L of the networks, and θ of each member."""
+
+    shares: list[float]
+    factor: float
+    theta: list[np.ndarray]
+
+
+def best_blend(found: Distances, members: np.ndarray, weights: np.ndarray, candidates: Sequence[Candidate]) -> Blend:
+    """The shares sⱼ of further members, c and θ that minimise the same with (1 − Σ sⱼ) p_c + Σ sⱼ pⱼ.
+
+    Few rows say little of a share: each ln(sⱼ/(1 − Σ s)) has a Gaussian prior.
     """
     from scipy.optimize import minimize
+    from scipy.special import logsumexp
 
-    (middle, spread), further = PRIOR_OF_SHARE, np.maximum(further, LEAST_LOG)
+    ends = np.cumsum([0, *(len(candidate.priors) for candidate in candidates)]) + 1 + len(candidates)
+
+    def parts(at: np.ndarray) -> tuple[np.ndarray, list[np.ndarray]]:
+        """ln of all shares but for their sum, and θ of each."""
+        own = [at[start:end] for start, end in itertools.pairwise(ends)]
+        return np.append(0.0, at[1 : 1 + len(candidates)]), own
+
+    priors = [(0.0, PRIOR), *[PRIOR_OF_SHARE] * len(candidates), *itertools.chain(*(one.priors for one in candidates))]
+    limits = [BOUNDS, *[BOUNDS_OF_SHARE] * len(candidates), *itertools.chain(*(one.limits for one in candidates))]
+    middle, spread = np.array(priors).T
 
     def loss(at: np.ndarray) -> float:
-        log_c, logit = at
-        networks = np.maximum(_of_mixture(found, members, log_c), LEAST_LOG)
-        log_prob = np.logaddexp(networks, further + logit) - np.logaddexp(0.0, logit)
-        prior = 0.5 * (log_c / PRIOR) ** 2 + 0.5 * ((logit - middle) / spread) ** 2
-        return float(prior - np.sum(weights * log_prob)) / float(weights.sum())
+        logits, own = parts(at)
+        each = [_of_mixture(found, members, at[0])]
+        each += [candidate.log_prob(theta) for candidate, theta in zip(candidates, own, strict=True)]
+        log_prob = logsumexp(np.maximum(each, LEAST_LOG) + logits[:, None], axis=0) - logsumexp(logits)
+        return (0.5 * float(np.sum(((at - middle) / spread) ** 2)) - float(weights @ log_prob)) / float(weights.sum())
 
     with np.errstate(all="ignore"):
-        start = math.log(best_factor(found, members, weights)[1])
-        options = {"bounds": [BOUNDS, BOUNDS_OF_SHARE], "method": "L-BFGS-B"}
-        best = min((minimize(loss, [log_c, middle], **options) for log_c in (start, 0.0)), key=lambda one: one.fun)
-    return 1 / (1 + math.exp(-best.x[1])), math.exp(best.x[0])
+        first = math.log(best_factor(found, members, weights)[1])
+        starts = [np.append(log_c, middle[1:]) for log_c in (first, 0.0)]
+        tried = [minimize(loss, start, method="L-BFGS-B", bounds=limits) for start in starts]
+    best = min(tried, key=lambda one: one.fun if np.isfinite(one.fun) else np.inf).x
+    logits, theta = parts(best)
+    shares = np.exp(logits - logsumexp(logits))
+    return Blend(shares[1:].tolist(), math.exp(best[0]), theta)
+
+
+def _in_double_precision(niw: NIW) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
+    mu, L, kappa, nu = (np.asarray(part, np.float64) for part in (niw.mu, niw.L, niw.kappa, niw.nu))
+    return mu, L, kappa, nu
 
 
 def _of_mixture(found: Distances, members: np.ndarray, log_c: float) -> np.ndarray:

@@ -25,7 +25,7 @@ from mder_jax.ensemble.forward import Forward
 from mder_jax.estimator import cross_conformal
 from mder_jax.estimator._calibration import Calibration
 from mder_jax.estimator._standardizer import QUIET, Standardizer
-from mder_jax.estimator.process_member import ProcessMember
+from mder_jax.estimator.beside import Beside
 from mder_jax.estimator.results import Region, Transformed, Uncertainty
 from mder_jax.estimator.target_transforms import (
     FOLDED,
@@ -76,11 +76,11 @@ class Combination(NamedTuple):
 
 @functools.cache
 def _of_all_members(reduce: Callable[..., Any], further: bool, novel: bool) -> Callable[..., Any]:
-    """``reduce`` after `with_member` and `with_novelty`, whose arguments come before its own; one function for each."""
+    """``reduce`` after `with_members` and `with_novelty`, whose arguments come before its own; one function for each."""
 
     def of_all(outputs: NIW, *columns: Any) -> Any:
         if further:
-            outputs, columns = with_member(outputs, columns[0]), columns[1:]
+            outputs, columns = with_members(outputs, columns[0]), columns[1:]
         if novel:
             outputs, columns = with_novelty(outputs, columns[0]), columns[1:]
         return reduce(outputs, *columns)
@@ -88,9 +88,13 @@ def _of_all_members(reduce: Callable[..., Any], further: bool, novel: bool) -> C
     return of_all
 
 
-def with_member(networks: NIW, further: NIW) -> NIW:
-    """Members (M, N) and one more, (N,)."""
-    return jax.tree.map(lambda leaf, own: jnp.concatenate([leaf, own[None].astype(leaf.dtype)]), networks, further)
+def with_members(networks: NIW, further: NIW) -> NIW:
+    """Members (M, N) and further ones, (N, K)."""
+
+    def joined(leaf: Array, own: Array) -> Array:
+        return jnp.concatenate([leaf, jnp.moveaxis(own, 1, 0).astype(leaf.dtype)])
+
+    return jax.tree.map(joined, networks, further)
 
 
 def _mixture(niw: NIW, combination: Combination) -> Mixture:
@@ -115,7 +119,11 @@ def _marginals(niw: NIW, combination: Combination) -> tuple[Array, Array, Array]
 
 
 def traced_moments(
-    transform: TargetTransforms, niw: NIW, combination: Combination, units: tuple[Any, Any], learned: tuple[Array, Array]
+    transform: TargetTransforms,
+    niw: NIW,
+    combination: Combination,
+    units: tuple[Any, Any],
+    learned: tuple[Array, Array],
 ) -> tuple[Array, Array]:
     """Mean and standard deviation in original units, (N, n) both, in a traced program and its precision.
 
@@ -185,8 +193,8 @@ class PredictedRows:
         results are in original units.
       novelty: of each row, (N,), 0 or more: how far it is from what the networks have seen; see `with_novelty`.
       folds: predictions for the same rows by the models of the calibration's folds, if it has any.
-      further: what a member that is no network predicts, (N,), or None.
-      log_weights: of the networks and this member, (M + 1,); None if there is none.
+      further: what members that are no networks predict, (N, K), or None.
+      log_weights: of the networks and these members, (M + K,); None if there are none.
     """
 
     forward: Forward
@@ -214,13 +222,15 @@ class PredictedRows:
         folds = tuple(fold.take(rows) for fold in self.folds)
         return replace(self, X=self.X[rows], outputs=outputs, novelty=novelty, folds=folds, further=further)
 
-    def of_members(self, members: Sequence[int], beside: ProcessMember | None) -> "PredictedRows":
-        """What these networks, and a process, predict for the same rows, in the units that networks have learned.
+    def of_members(self, members: Sequence[int], beside: Beside | None) -> "PredictedRows":
+        """What these networks, and further members, predict for the same rows, in the units that networks have learned.
 
         With factors of 1. The outputs must have been kept.
         """
         outputs = jax.tree.map(lambda leaf: leaf[:, list(members)], self.outputs)
-        further, log_weights = (None, None) if beside is None else (beside.predict(self.X), beside.log_weights(len(members)))
+        further, log_weights = (
+            (None, None) if beside is None else (beside.predict(self.X), beside.log_weights(len(members)))
+        )
         rest = {"further": further, "log_weights": log_weights, "calibration": None, "folds": ()}
         return replace(self.learned, outputs=outputs, scale=Scale(1.0, 1.0), **rest)
 
@@ -234,7 +244,10 @@ class PredictedRows:
         novelty = None if self.novelty is None else np.asarray(self.novelty, np.float32)
         before = tuple(column for column in (self.further, novelty) if column is not None)
         if before:
-            reduce, columns = _of_all_members(reduce, self.further is not None, novelty is not None), (*before, *columns)
+            reduce, columns = (
+                _of_all_members(reduce, self.further is not None, novelty is not None),
+                (*before, *columns),
+            )
         if self.outputs is None:
             return self.forward(self.X, BLOCK, reduce, columns, constants, by_row=True)
 

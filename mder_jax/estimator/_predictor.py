@@ -14,7 +14,7 @@ from mder_jax.ensemble.forward import Forward
 from mder_jax.estimator._own_network import as_network
 from mder_jax.estimator._predicted_rows import BLOCK, PredictedRows, swapped
 from mder_jax.estimator._standardizer import Standardizer
-from mder_jax.estimator.process_member import ProcessMember
+from mder_jax.estimator.beside import Beside
 from mder_jax.estimator.target_transforms import TargetTransforms
 from mder_jax.links import log_diagonal_outputs, niw_link, num_outputs
 from mder_jax.networks import Network, mlp, table_network
@@ -66,8 +66,8 @@ class Design(NamedTuple):
 class Predictor:
     """The stacked parameters of all members, standardisers of X and Y, and factors on the predictive covariance.
 
-    With a `transform` the standardiser is of the transformed targets. `beside` is a member that is no network, if there
-    is one. Arrays are numpy's.
+    With a `transform` the standardiser is of the transformed targets. `beside` are members that are no networks, if there
+    are any. Arrays are numpy's.
     """
 
     design: Design
@@ -76,7 +76,7 @@ class Predictor:
     targets: Standardizer
     scale: Scale
     transform: TargetTransforms | None = None
-    beside: ProcessMember | None = None
+    beside: Beside | None = None
 
     @property
     def members(self) -> int:

@@ -41,7 +41,7 @@ class MemberFold(NamedTuple):
     Args:
       members: indices of the networks.
       scores: as in `FoldModel`.
-      beside: the model's `ProcessMember` without these rows, if it has one.
+      beside: the model's `Beside` without these rows, if it has one.
     """
 
     members: tuple[int, ...]

@@ -18,19 +18,18 @@ from mder_jax.calibration import Scale
 from mder_jax.columns import Column, Encoding
 from mder_jax.columns.ranges import LARGEST, Range
 from mder_jax.ensemble.members import leaves_by_path, like_those
-from mder_jax.estimator import _calibration, target_transforms
+from mder_jax.estimator import _calibration, beside as further, target_transforms
 from mder_jax.estimator._held_out import HeldOut
 from mder_jax.estimator._own_network import check_network, is_network
 from mder_jax.estimator._predictor import Design, Predictor
 from mder_jax.estimator._standardizer import Standardizer
 from mder_jax.estimator.cross_conformal import FoldModel, MemberFold
-from mder_jax.estimator.process_member import ProcessMember, inputs_of, process_arrays, process_of
 from mder_jax.estimator.trained_rows import TrainedRows
 from mder_jax.persistence import ModelFileError
 
 KIND = "MDERRegressor"
-# 1, or none, of the files of version 0.1.0; 2 also of networks that are not in the file; 3 of `table_network`, and of a
-# process beside the networks.
+# 1, or none, of the files of version 0.1.0; 2 also of networks that are not in the file; 3 of `table_network`, and of
+# members beside the networks.
 VERSION = 3
 FITTED = ("flat_", "target_names_", "n_outputs_", "n_iter_", "n_rows_", "n_features_in_")
 TRAINED = ("hashes", "repeats", "centre", "spread")
@@ -61,7 +60,7 @@ def save(model: Any, path: str | pathlib.Path, extra: dict[str, Any] | None) -> 
         "fitted": {name: getattr(model, name) for name in FITTED},
         "feature_names": None if names is None else list(names),
         "scale": list(predictor.scale),
-        "beside": _beside_fields(predictor.beside),
+        "beside": further.to_document(predictor.beside)[0],
         "target_transforms": transforms,
         "calibration": calibrated,
         "folds": None if not folds else {"version": FOLDS_VERSION, "models": [_fold_fields(fold) for fold in folds]},
@@ -71,7 +70,8 @@ def save(model: Any, path: str | pathlib.Path, extra: dict[str, Any] | None) -> 
     arrays |= points | _predictor_arrays(predictor)
     for number, fold in enumerate(folds):
         own = {"scores": fold.scores}
-        own |= process_arrays(fold.beside) if isinstance(fold, MemberFold) else _predictor_arrays(fold.predictor)
+        by_members = isinstance(fold, MemberFold)
+        own |= further.to_document(fold.beside)[1] if by_members else _predictor_arrays(fold.predictor)
         arrays |= {f"fold{number}/{name}": array for name, array in own.items()}
     arrays |= {name: getattr(model, name) for name in CURVES if getattr(model, name) is not None}
     if trained is not None:
@@ -88,23 +88,17 @@ def _design_fields(design: Design) -> dict[str, Any]:
 
 def _fold_fields(fold: FoldModel | MemberFold) -> dict[str, Any]:
     if isinstance(fold, MemberFold):
-        return {"members": list(fold.members), "beside": _beside_fields(fold.beside)}
+        return {"members": list(fold.members), "beside": further.to_document(fold.beside)[0]}
     own = fold.predictor
-    fields = {"design": _design_fields(own.design), "beside": _beside_fields(own.beside)}
+    fields = {"design": _design_fields(own.design), "beside": further.to_document(own.beside)[0]}
     return {"encoding": fold.encoding.to_json()} | fields
-
-
-def _beside_fields(beside: ProcessMember | None) -> dict[str, Any] | None:
-    if beside is None:
-        return None
-    return {"weight": beside.weight, "embedded": [list(pair) for pair in beside.embedded]}
 
 
 def _predictor_arrays(predictor: Predictor) -> dict[str, np.ndarray]:
     arrays = {f"params/{name}": leaf for name, leaf in leaves_by_path(predictor.params).items()}
     for part in ("inputs", "targets"):
         arrays |= {f"{part}/{name}": value for name, value in getattr(predictor, part)._asdict().items()}
-    return arrays | process_arrays(predictor.beside)
+    return arrays | further.to_document(predictor.beside)[1]
 
 
 def _as_json(value: Any) -> Any:
@@ -244,9 +238,7 @@ def _folds(
     return tuple(_fold(*part, design, members, encoding) for part in parts)
 
 
-def _member_fold(
-    fields: dict[str, Any], arrays: dict[str, np.ndarray], design: Design, members: int
-) -> MemberFold:
+def _member_fold(fields: dict[str, Any], arrays: dict[str, np.ndarray], design: Design, members: int) -> MemberFold:
     chosen = fields["members"]
     known = isinstance(chosen, list) and all(is_integer(one) and 0 <= one < members for one in chosen)
     if not (known and chosen and sorted(set(chosen)) == chosen):
@@ -254,17 +246,8 @@ def _member_fold(
     return MemberFold(tuple(chosen), _fold_scores(arrays, design), _beside(fields.get("beside"), arrays, design))
 
 
-def _beside(
-    fields: dict[str, Any] | None, arrays: dict[str, np.ndarray], design: Design
-) -> ProcessMember | None:
-    """The process beside the networks of a design; files of earlier versions have none."""
-    if fields is None:
-        return None
-    weight, embedded = float(fields["weight"]), tuple((int(column), int(levels)) for column, levels in fields["embedded"])
-    if not 0 < weight < 1 or embedded != design.embedded:
-        raise ModelFileError(f"the process does not fit the networks: {fields!r:.60}")
-    width = inputs_of(np.zeros((1, design.inputs)), embedded).shape[1]
-    return ProcessMember(process_of(arrays, width, design.targets), weight, embedded)
+def _beside(fields: dict[str, Any] | None, arrays: dict[str, np.ndarray], design: Design) -> further.Beside | None:
+    return further.from_document(fields, arrays, design.inputs, design.targets, design.embedded)
 
 
 def _fold(

@@ -15,7 +15,7 @@ from mder_jax.ensemble import Ensemble, fit_ensemble
 from mder_jax.ensemble.members import PerMember
 from mder_jax.estimator._judge import Judge
 from mder_jax.estimator._rows import Rows
-from mder_jax.estimator.process_member import ProcessMember, fit_member
+from mder_jax.estimator.beside import Beside, fit_beside
 from mder_jax.losses import mder_nll
 from mder_jax.networks import Network
 from mder_jax.train.problem import Loss, Problem, Settings, needs_complete_targets
@@ -49,7 +49,7 @@ class Recipe(NamedTuple):
     bootstrap: bool
     patience: int | None
     progress: bool
-    process: bool = True
+    beside: tuple[str, ...] = ()
 
 
 class Trained(NamedTuple):
@@ -57,7 +57,7 @@ class Trained(NamedTuple):
 
     ensemble: Ensemble
     factor: float = 1.0
-    beside: ProcessMember | None = None
+    beside: Beside | None = None
 
 
 def train(
@@ -73,7 +73,7 @@ def train(
     together: bool = False,
     embedded: tuple[tuple[int, int], ...] = (),
 ) -> Trained:
-    """Networks trained on rows, and a process if the recipe wants one and rows judge them together.
+    """Networks trained on rows, and the further members that the recipe names if rows judge them together.
 
     With a checkpoint directory an interruption raises, since it holds what was trained.
 
@@ -135,9 +135,8 @@ def train(
         trained = min(tried, key=_best_loss) if len(tried) > 1 else tried[0]
         if judge is None:
             return Trained(trained)
-        if not recipe.process:
-            return Trained(trained, judge.loss_and_factor(trained.params)[1])
-        beside, factor = fit_member(rows, held_out if validation is None else None, embedded, judge, trained.params, seed)
+        data = rows, held_out if validation is None else None, embedded
+        beside, factor = fit_beside(recipe.beside, *data, judge, trained.params, seed)
         return Trained(trained, factor, beside)
 
 
