@@ -1,4 +1,4 @@
-r"""Extremely randomised trees that answer with rows: which rows of a table are like a new one, and what is known of them.
+r"""Extremely randomised trees that answer with rows: which of a table are like a new one, and what their targets say.
 
 Each tree splits the rows at thresholds drawn at random, the best of one for each column, until the targets of a leaf
 are equal (Geurts, Ernst and Wehenkel 2006). Here a leaf keeps one of its rows, drawn at random, so that the targets
@@ -72,14 +72,15 @@ class Forest(NamedTuple):
            [2 2 2]
            [3 3 3]]
         """
+        X = self._checked(X)
+        blocks = [self._rows_of_block(X[start : start + BLOCK]) for start in range(0, len(X), BLOCK)]
+        return np.concatenate([np.empty((0, len(self.roots)), np.int32), *blocks])
+
+    def _checked(self, X: np.ndarray) -> np.ndarray:
         X = np.ascontiguousarray(X, np.float32)
         if X.ndim != 2 or X.shape[1] <= self.column.max(initial=-1):
             raise ValueError(f"X must have the columns of the fit; got shape {X.shape}")
-        found = np.empty((len(X), len(self.roots)), np.int32)
-        for start in range(0, len(X), BLOCK):
-            part = np.s_[start : start + BLOCK]
-            found[part] = self._rows_of_block(X[part])
-        return found
+        return X
 
     def _rows_of_block(self, X: np.ndarray) -> np.ndarray:
         """All pairs of a row and a tree go down at once; those that have arrived are left out."""
@@ -105,7 +106,11 @@ class Forest(NamedTuple):
           >>> print(answer.mu, answer.covariance, answer.kappa)
           [[0.]] [[[0.]]] [1.]
         """
-        return self.answer(self.rows(X))
+        X = self._checked(X)
+        blocks = [self.answer(self._rows_of_block(X[start : start + BLOCK])) for start in range(0, len(X), BLOCK)]
+        n = self.targets.shape[1]
+        nothing = Answer(np.empty((0, n)), np.empty((0, n, n)), np.empty(0))
+        return Answer(*map(np.concatenate, zip(nothing, *blocks, strict=True)))
 
     def answer(self, rows: np.ndarray) -> Answer:
         """The same given the rows with which trees answer, (N, T).
@@ -115,16 +120,10 @@ class Forest(NamedTuple):
           >>> print(fit_forest(X, X, trees=3).answer(np.array([[0, 2]])).covariance)
           [[[1.]]]
         """
-        N, n = len(rows), self.targets.shape[1]
-        found = Answer(np.empty((N, n)), np.empty((N, n, n)), np.empty(N))
-        for start in range(0, N, BLOCK):
-            part = np.s_[start : start + BLOCK]
-            y = self.targets[rows[part]].astype(np.float64)
-            found.mu[part] = y.mean(axis=1)
-            d = y - found.mu[part][:, None]
-            found.covariance[part] = np.swapaxes(d, 1, 2) @ d / y.shape[1]
-            found.kappa[part] = _worth(rows[part])
-        return found
+        y = self.targets[rows].astype(np.float64)
+        mu = y.mean(axis=1)
+        d = y - mu[:, None]
+        return Answer(mu, np.swapaxes(d, 1, 2) @ d / y.shape[1], _worth(rows))
 
     def trees(self, chosen: slice) -> "Forest":
         """Some of the trees, one after the other.
@@ -160,6 +159,8 @@ class Forest(NamedTuple):
 
 def _worth(rows: np.ndarray) -> np.ndarray:
     """κ = 1/Σ wᵢ² of answers (N, T), (N,): T² over the sum of squares of how often each row is among them."""
+    if not rows.size:
+        return np.empty(len(rows))
     ordered = np.sort(rows, axis=1)
     N, T = ordered.shape
     begins = np.concatenate([np.ones((N, 1), bool), ordered[:, 1:] != ordered[:, :-1]], axis=1)

@@ -18,17 +18,17 @@ from sklearn.gaussian_process.kernels import ConstantKernel, DotProduct, Matern
 
 import mder_jax as mder
 from mder_jax import MDERRegressor, persistence, process
-from mder_jax.estimator import _held_out, _judge, process_member, recipe
+from mder_jax.estimator import _held_out, _judge, _rows, process_member, recipe
 from mder_jax.estimator._fit_calibration import _of_one_size
-from mder_jax.estimator._judge import Judge, best_blend, distances
-from mder_jax.estimator._rows import Rows
-from mder_jax.estimator.process_member import FEWEST_ROWS, MOST_LEVELS, MOST_TARGETS, fit_member, inputs_of
+from mder_jax.estimator._judge import Blend, Candidate, Judge, best_blend, distances
+from mder_jax.estimator._rows import MOST_LEVELS, Rows, plain_inputs
+from mder_jax.estimator.beside import FEWEST_ROWS, MOST_TARGETS, PROCESS, fit_beside
 from mder_jax.estimator.trained_rows import hashes_of
 from mder_jax.persistence import ModelFileError
 from mder_jax.process import BOUND_OF_LENGTHS, BOUNDS_OF_REST, Kernel, Process
 
 TINY = {"hidden_layer_sizes": (8,), "embedding": None, "members": 4, "max_iter": 5, "random_state": 0}
-TINY |= {"learning_rate_init": 1e-2}  # one pace, so that a fit takes half the time
+TINY |= {"learning_rate_init": 1e-2, "beside": (PROCESS,)}  # one rate, so that a fit takes half the time
 N, MEMBERS = 80, 4
 
 
@@ -50,7 +50,15 @@ def fitted():
 
 @pytest.fixture(scope="module")
 def plain():
-    return MDERRegressor(**TINY, process=False).fit(*table())
+    return MDERRegressor(**TINY | {"beside": ()}).fit(*table())
+
+
+def process_of(model):
+    return model.predictor_.beside.members[PROCESS]
+
+
+def weight_of(model):
+    return model.predictor_.beside.weights[PROCESS]
 
 
 @pytest.fixture(scope="module")
@@ -97,6 +105,11 @@ def penalised(networks, own, weights, log_c, logit):
     return (prior - np.sum(weights * log_prob)) / weights.sum()
 
 
+def fixed(log_prob):
+    """A candidate of this density."""
+    return Candidate(lambda theta: log_prob)
+
+
 def brute_force(niw, Y, mask, weights, own):
     """The smallest loss on a grid, with its ln c and logit."""
     found = []
@@ -115,7 +128,7 @@ def test_the_blend_by_brute_force(case):
     mask = rng.random((3, rows)) < 0.6
     mask[0] |= ~mask.any(axis=0)
     own = log_t(niw, Y).max(axis=0) + np.where(rng.random(rows) < fraction, 2.0, -3.0)
-    share, factor = best_blend(distances(*niw, Y), mask, weights, own)
+    (share,), factor, _ = best_blend(distances(*niw, Y), mask, weights, [fixed(own)])
     loss, log_c, logit = brute_force(niw, Y, mask, weights, own)
     assert abs(math.log(factor) - log_c) < 0.16
     assert abs(special.logit(share) - logit) < 0.16
@@ -127,7 +140,9 @@ def test_the_blend_by_brute_force(case):
 def blend_of(own, rows=60, niw=None, weights=None):
     Y = np.random.default_rng(2).normal(size=(rows, 2))
     found = distances(*(niw_of(rows) if niw is None else niw), Y)
-    return best_blend(found, np.ones((3, rows), bool), np.ones(rows) if weights is None else weights, own(found))
+    ones = np.ones(rows) if weights is None else weights
+    (share,), factor, _ = best_blend(found, np.ones((3, rows), bool), ones, [fixed(own(found))])
+    return share, factor
 
 
 def test_a_good_member_has_a_large_share_and_a_bad_one_almost_none():
@@ -151,6 +166,16 @@ def test_a_density_of_zero_of_the_further_member(which):
     assert share < 0.02 if which == "all rows" else 0.8 < share < 0.99
 
 
+def test_a_row_of_which_no_member_knows_anything():
+    niw = niw_of(60)
+    broken = np.array(niw.L)
+    broken[:, 3] = 0.0
+    share, factor = blend_of(
+        lambda found: np.where(np.arange(60) == 3, -np.inf, found.log_prob.max(axis=0) + 3), niw=niw._replace(L=broken)
+    )
+    assert 0.8 < share < 1 and 0.2 < factor < 5
+
+
 @pytest.mark.parametrize("field", ["mu", "L", "kappa"])
 @pytest.mark.parametrize("value", [np.nan, np.inf, 0.0])
 def test_a_density_of_zero_of_the_networks(field, value):
@@ -162,6 +187,32 @@ def test_a_density_of_zero_of_the_networks(field, value):
     share, factor = blend_of(lambda _: given, niw=niw._replace(**{field: broken}))
     assert np.isfinite([share, factor]).all() and 0 < share < 1 and factor > 0
     assert share > 0.9 and own[0] > 0.9, "the other rows still count"
+
+
+def test_the_blend_of_two_members_by_another_search():
+    """ln of a share relative to that of the networks has a prior each, and so has the parameter of the second one."""
+    rng = np.random.default_rng(4)
+    niw, Y = niw_of(40), 1.5 * rng.normal(size=(40, 2))
+    first = log_t(niw, Y).max(axis=0) + np.where(rng.random(40) < 0.4, 2.0, -3.0)
+    second = log_t(niw, Y).max(axis=0) + np.where(rng.random(40) < 0.4, 2.0, -3.0)
+    tilt, weights = rng.normal(size=40), rng.uniform(0.3, 1, 40)
+    other = Candidate(lambda theta: second + theta[0] * tilt, ((0.3, 0.5),), ((-2.0, 2.0),))
+    found = distances(*niw, Y)
+
+    def loss(at):
+        shares = special.softmax([0.0, at[1], at[2]])
+        networks = special.logsumexp(found.scaled(math.exp(at[0])), axis=0) - math.log(3)
+        each = np.stack([networks, first, second + at[3] * tilt])
+        prior = (
+            (at[0] / math.log(2)) ** 2 + ((at[1] + 1) / 2) ** 2 + ((at[2] + 1) / 2) ** 2 + ((at[3] - 0.3) / 0.5) ** 2
+        )
+        return (0.5 * prior - weights @ special.logsumexp(each, axis=0, b=shares[:, None])) / weights.sum()
+
+    best = optimize.minimize(loss, np.zeros(4), method="Nelder-Mead", options={"xatol": 1e-4, "fatol": 1e-8}).x
+    shares, factor, theta = best_blend(found, np.ones((3, 40), bool), weights, [fixed(first), other])
+    assert_allclose(shares, special.softmax([0.0, best[1], best[2]])[1:], atol=5e-3)
+    assert_allclose([math.log(factor), *theta[1]], [best[0], best[3]], atol=2e-2)
+    assert len(theta[0]) == 0 and min(shares) > 0.1
 
 
 def test_some_of_the_rows():
@@ -194,13 +245,14 @@ def test_a_judge_blends_by_the_judged_rows_only():
     judge, judged = Judge(LINE, rows, held_out), np.arange(40) % 4 == 0
     further = jax.tree.map(lambda leaf: np.array(leaf[0], np.float32), niw_of(40, members=1, seed=5))
     wild = further._replace(mu=np.where(judged[:, None], further.mu, 1e3))
-    found = judge.blend(params, mder.NIW(*map(jnp.asarray, further)), judged)
-    assert judge.blend(params, mder.NIW(*map(jnp.asarray, wild)), judged) == found
+    (share,), factor, _ = judge.blend(params, [Candidate.fixed(mder.NIW(*further), judge.rows.Y)], judged)
+    same = judge.blend(params, [Candidate.fixed(mder.NIW(*wild), judge.rows.Y)], judged)
+    assert (same.shares, same.factor) == ([share], factor)
     niw = jax.vmap(LINE.apply, (0, None))(params, rows.X[judged])
     own = log_t(jax.tree.map(lambda leaf: np.float64(leaf[None, judged]), further), rows.Y[judged])[0]
     parts = Parts(*(np.float64(part) for part in (niw.mu, niw.L, niw.kappa, niw.nu)))
     _, log_c, logit = brute_force(parts, rows.Y[judged], held_out[:, judged], rows.weights[judged], own)
-    assert abs(special.logit(found[0]) - logit) < 0.16 and abs(math.log(found[1]) - log_c) < 0.16
+    assert abs(special.logit(share) - logit) < 0.16 and abs(math.log(factor) - log_c) < 0.16
 
 
 # ---- What the process is given
@@ -208,14 +260,14 @@ def test_a_judge_blends_by_the_judged_rows_only():
 
 def test_numbers_are_clipped_smoothly_and_categories_are_one_hot():
     X = np.array([[0.0, 2.0, -1.5, 0.0], [1e6, 0.0, 3.0, 70.0], [-1e38, 1.0, 0.1, 5.0]], np.float32)
-    found = inputs_of(X, ((1, 3), (3, MOST_LEVELS + 1)))
+    found = plain_inputs(X, ((1, 3), (3, MOST_LEVELS + 1)))
     numbers = np.float64(X[:, [0, 2]])
     assert_allclose(found[:, :2], numbers / np.sqrt(1 + (numbers / 3) ** 2), rtol=1e-12)
     assert_array_equal(found[:, 2:], [[0, 0, 1], [1, 0, 0], [0, 1, 0]])
     assert found.dtype == np.float64 and np.abs(found).max() <= 3
     many = np.float32(np.arange(5))[:, None]
-    assert_array_equal(inputs_of(many, ((0, MOST_LEVELS),)), np.eye(MOST_LEVELS)[:5])
-    assert inputs_of(many, ((0, MOST_LEVELS + 1),)).shape == (5, 0)
+    assert_array_equal(plain_inputs(many, ((0, MOST_LEVELS),)), np.eye(MOST_LEVELS)[:5])
+    assert plain_inputs(many, ((0, MOST_LEVELS + 1),)).shape == (5, 0)
 
 
 class OwnJudge:
@@ -224,21 +276,22 @@ class OwnJudge:
     def __init__(self, rows, held_out):
         self.index = np.flatnonzero(held_out.any(axis=0))
         self.rows = Rows(rows.X[self.index], rows.Y[self.index])
-        self.judged, self.seen = None, None
+        self.judged = None
 
     def loss_and_factor(self, params):
         return 0.0, 1.25
 
-    def blend(self, params, further, judged):
-        self.judged, self.seen = self.index[judged], further
-        return 0.5, 0.75
+    def blend(self, params, candidates, judged):
+        self.judged = self.index[judged]
+        return Blend([0.5], 0.75, [np.zeros(0)])
 
 
 def member_of(rows, held_out=None, embedded=(), seed=0):
     if held_out is None:
         held_out = np.arange(len(rows.X)) % 10 == np.array([[3], [7]])
     judge = OwnJudge(rows, held_out)
-    return *fit_member(rows, held_out, embedded, judge, None, seed), judge
+    beside, factor = fit_beside((PROCESS,), rows, held_out, embedded, judge, None, seed)
+    return beside and beside.members[PROCESS], factor, judge
 
 
 @pytest.mark.parametrize(
@@ -276,10 +329,10 @@ def test_members_that_hold_out_too_much_together_do_not_all_count():
 
 
 def test_a_member_of_hardly_any_weight_is_left_out(monkeypatch):
-    monkeypatch.setattr(OwnJudge, "blend", lambda *_: (0.019, 0.75))
+    monkeypatch.setattr(OwnJudge, "blend", lambda *_: Blend([0.019], 0.75, [np.zeros(0)]))
     assert member_of(standard_rows())[:2] == (None, 1.25)
-    monkeypatch.setattr(OwnJudge, "blend", lambda *_: (0.021, 0.75))
-    assert member_of(standard_rows())[0].weight == 0.021
+    monkeypatch.setattr(OwnJudge, "blend", lambda *_: Blend([0.021], 0.75, [np.zeros(0)]))
+    assert member_of(standard_rows())[1] == 0.75
 
 
 def noise_std(member):
@@ -305,7 +358,7 @@ def test_some_of_many_rows_are_any_of_them(monkeypatch):
     rows = standard_rows(N)
     given = spied(monkeypatch)
     member = member_of(rows)[0]
-    last, index = given[-1], inputs_of(rows.X, ())
+    last, index = given[-1], plain_inputs(rows.X, ())
     places = [int(np.flatnonzero((index == x).all(axis=1))[0]) for x in last]
     assert len(places) == len(set(places)) == 70 == member.process.nu - 4
     assert 25 <= np.sum(np.array(places) % 2) <= 45
@@ -318,14 +371,14 @@ def test_a_block_of_which_the_judge_looks_at_no_row(monkeypatch):
     monkeypatch.setattr(_judge, "MOST_ROWS", 20)
     judge = Judge(LINE, rows, held_out)
     assert 0 not in judge.index
-    member, factor = fit_member(rows, held_out, (), judge, lines(2), 0)
-    assert factor > 0 and (member is None or 0 < member.weight < 1)
+    beside, factor = fit_beside((PROCESS,), rows, held_out, (), judge, lines(2), 0)
+    assert factor > 0 and (beside is None or 0 < beside.weights[PROCESS] < 1)
 
 
 def test_equal_rows_and_columns_are_no_obstacle():
     """At the bounds of a kernel, where the linear part is largest and noise is smallest."""
     t = np.repeat(np.random.default_rng(0).normal(size=(30, 1)), 10, axis=0)
-    X = inputs_of(np.repeat(t, 1000, axis=1), ())
+    X = plain_inputs(np.repeat(t, 1000, axis=1), ())
     linear, constant, noise = (math.exp(BOUNDS_OF_REST[k][end]) for k, end in ((0, 1), (1, 1), (2, 0)))
     kernel = Kernel(np.full(1000, math.exp(BOUND_OF_LENGTHS[1])), linear, constant, noise)
     found = Process.given(kernel, X, X, (X[:, :1] - X[:, 0].mean()) / X[:, 0].std())
@@ -354,9 +407,9 @@ class Record(NamedTuple):
     given: list
     judge: Judge
     params: object
-    further: mder.NIW
+    candidates: list
     judged: np.ndarray
-    found: tuple
+    found: Blend
     trained: np.ndarray
 
 
@@ -364,8 +417,8 @@ def recorded(monkeypatch, settings=None, data=None, **given_to_fit):
     given, notes, weights = spied(monkeypatch), [], []
     blend, fit_ensemble = Judge.blend, recipe.fit_ensemble
 
-    def noted(self, params, further, judged):
-        notes.append((self, params, further, judged, blend(self, params, further, judged)))
+    def noted(self, params, candidates, judged):
+        notes.append((self, params, candidates, judged, blend(self, params, candidates, judged)))
         return notes[-1][-1]
 
     def trains(*args, **options):
@@ -380,7 +433,7 @@ def recorded(monkeypatch, settings=None, data=None, **given_to_fit):
 
 def same_rows(X, Z):
     """Which of the rows of X are among those of Z."""
-    return np.array([bool((Z == x).all(axis=1).any()) for x in X])
+    return np.array([bool((x == Z).all(axis=1).any()) for x in X])
 
 
 WAYS = {
@@ -397,15 +450,15 @@ def test_neither_networks_nor_the_process_were_given_the_judged_rows(way, monkey
     settings, given_to_fit = WAYS[way]
     seen = recorded(monkeypatch, settings, **given_to_fit)
     model, (apart, whole) = seen.model, seen.given
-    rows = inputs_of(model.predictor_.inputs.forward(table()[0]), ())
-    judged = inputs_of(seen.judge.rows.X[seen.judged], ())
+    rows = plain_inputs(model.predictor_.inputs.forward(table()[0]), ())
+    judged = plain_inputs(seen.judge.rows.X[seen.judged], ())
     place = np.flatnonzero(same_rows(rows, judged))
     assert len(judged) >= 8 and same_rows(judged, rows).all() and not same_rows(judged, apart).any()
     assert_array_equal(np.sort(np.concatenate([np.flatnonzero(same_rows(rows, apart)), place])), np.arange(N))
     held_out = seen.judge._held_out[:, seen.judged]
     assert held_out.any(axis=0).all() and not seen.trained[:, seen.judge.index[seen.judged]][held_out].any()
     assert_array_equal(whole, rows)
-    assert model.predictor_.beside.weight == seen.found[0] and model.predictor_.beside.process.nu == 4 + N
+    assert [weight_of(model)] == seen.found.shares and process_of(model).process.nu == 4 + N
     if way == "groups":
         assert not set(place // 8) & set(np.flatnonzero(same_rows(rows, apart)) // 8)
     if way == "last":
@@ -417,23 +470,23 @@ def test_rows_to_validate_with_judge_the_process_of_all_rows(monkeypatch):
     assert len(seen.given) == 1 and seen.given[0].shape == (N, 2)
     assert seen.judged.shape == (12,) and seen.judged.all()
     assert_allclose(seen.judge.rows.X, seen.model.predictor_.inputs.forward(NEW))
-    assert seen.model.predictor_.beside.weight == seen.found[0]
+    assert [weight_of(seen.model)] == seen.found.shares
 
 
 def test_the_weight_and_the_factor_of_a_fit_by_brute_force(monkeypatch):
     monkeypatch.setattr(process, "JITTER_OF_NOISE", 0.0)
     seen = recorded(monkeypatch)
-    model, beside = seen.model, seen.model.predictor_.beside
+    model, weight = seen.model, weight_of(seen.model)
     Z, T_ = standard(table())
     judged = seen.judge.index[seen.judged]
     kept = np.setdiff1d(np.arange(N), judged)
     networks = outputs_of(model, Z[judged], seen.params)
-    own = of_process(beside.process.kernel, Z[kept], T_[kept], Z[judged]).log_prob(T_[judged])
+    own = of_process(process_of(model).process.kernel, Z[kept], T_[kept], Z[judged]).log_prob(T_[judged])
     held_out = _held_out.again(model.held_out_, hashes_of(model.trained_rows_, *table()))[:, judged]
     assert len(judged) == 16 and held_out.any(axis=0).all()
     _, log_c, logit = brute_force(networks, T_[judged], held_out, np.ones(16), own)
-    assert abs(special.logit(beside.weight) - logit) < 0.16 and abs(math.log(seen.found[1]) - log_c) < 0.16
-    assert_allclose(outputs_of(model, Z[judged]).L, seen.found[1] * networks.L, rtol=1e-4)
+    assert abs(special.logit(weight) - logit) < 0.16 and abs(math.log(seen.found.factor) - log_c) < 0.16
+    assert_allclose(outputs_of(model, Z[judged]).L, seen.found.factor * networks.L, rtol=1e-4)
 
 
 # ---- The distribution, by hand
@@ -544,14 +597,14 @@ def hand(exact):
     """The predictive distribution of new rows in original units, with nothing of the library but the networks."""
     model, _ = exact
     X, Y = table()
-    z, beside = (NEW - X.mean(axis=0)) / X.std(axis=0), model.predictor_.beside
-    own = of_process(beside.process.kernel, *standard(table()), z)
-    return blended(of_networks(outputs_of(model, z)), own, beside.weight).back(Y.mean(axis=0), Y.std(axis=0))
+    z = (NEW - X.mean(axis=0)) / X.std(axis=0)
+    own = of_process(process_of(model).process.kernel, *standard(table()), z)
+    return blended(of_networks(outputs_of(model, z)), own, weight_of(model)).back(Y.mean(axis=0), Y.std(axis=0))
 
 
 def test_log_prob_is_that_of_the_mixture(exact, hand):
     model, _ = exact
-    assert 0.5 < model.predictor_.beside.weight < 1 and hand.df.shape == (MEMBERS + 1, 12)
+    assert 0.5 < weight_of(model) < 1 and hand.df.shape == (MEMBERS + 1, 12)
     assert_allclose(model.log_prob(NEW, NEW_Y), hand.log_prob(NEW_Y), rtol=2e-4, atol=2e-4)
 
 
@@ -589,7 +642,7 @@ def test_the_parts_of_the_covariance(exact, hand):
     X = table()[0]
     z = (NEW - X.mean(axis=0)) / X.std(axis=0)
     own = hand.S * (hand.df / (hand.df - 2))[..., None, None]
-    of_its_own = kappa_by_hand(model.predictor_.beside.process.kernel, standard(table())[0], z)
+    of_its_own = kappa_by_hand(process_of(model).process.kernel, standard(table())[0], z)
     kappa = np.append(outputs_of(model, z).kappa, [of_its_own], axis=0)
     aleatoric = np.einsum("m,mijk->ijk", hand.weights, own * (kappa / (1 + kappa))[..., None, None])
     assert np.abs((found.aleatoric - aleatoric) / units).max() < 1e-3
@@ -673,6 +726,27 @@ def test_a_row_is_predicted_alike_alone_and_among_others(fitted):
     jax.tree.map(lambda leaf, own: assert_array_equal(leaf[3:4], own), whole, fitted.predict_uncertainty(NEW[3:4]))
 
 
+def test_beside_a_forest(monkeypatch, tmp_path):
+    """Each with the weight that the blend says, and the networks with equal shares of the rest."""
+    blend = Blend([0.3, 0.2], 1.0, [np.zeros(0), np.array([0.0, -4.0])])
+    monkeypatch.setattr(Judge, "blend", lambda *_: blend)
+    model = MDERRegressor(**TINY | {"beside": ("process", "forest")}).fit(*table())
+    z, own = model.predictor_.inputs.forward(NEW), model.predictor_.beside
+    assert own.weights == {"process": 0.3, "forest": 0.2}
+    further = [own.members[kind].predict(z) for kind in ("process", "forest")]
+    parts = [of_networks(Parts(*(np.float64(leaf[None]) for leaf in (t.mu, t.L, t.kappa, t.nu)))) for t in further]
+    networks = of_networks(outputs_of(model, z))
+    joined = [np.concatenate(leaves) for leaves in zip(networks[:3], *(part[:3] for part in parts), strict=True)]
+    hand = T(*joined, np.array([0.125] * 4 + [0.3, 0.2]))
+    hand = hand.back(model.predictor_.targets.mean, model.predictor_.targets.std)
+    assert_allclose(model.log_prob(NEW, NEW_Y), hand.log_prob(NEW_Y), rtol=2e-4, atol=2e-4)
+    assert model.predict_dist(NEW).size == MEMBERS + 2
+    model.save(tmp_path / "model.mder")
+    assert_array_equal(MDERRegressor.load(tmp_path / "model.mder").predict(NEW), model.predict(NEW))
+    model.calibrate(*table(), cv="members")
+    assert [list(fold.beside.weights) for fold in model.calibration_.folds] == 2 * [["process", "forest"]]
+
+
 # ---- When there is none
 
 
@@ -683,7 +757,9 @@ def test_without_it_the_networks_are_alone(fitted, plain):
     std = plain.predictor_.targets.std
     hand = of_networks(outputs_of(plain, z)).back(plain.predictor_.targets.mean, std)
     assert_allclose(plain.log_prob(NEW, NEW_Y), hand.log_prob(NEW_Y), rtol=2e-4, atol=2e-4)
-    assert plain.get_params()["process"] is False and fitted.get_params()["process"] is True
+    assert plain.get_params()["beside"] == () and fitted.get_params()["beside"] == (PROCESS,)
+    none = MDERRegressor(**TINY | {"beside": None}).fit(*table())
+    assert_array_equal(none.predict(NEW), plain.predict(NEW))
 
 
 NONE = {
@@ -703,10 +779,10 @@ def test_there_is_none(why, monkeypatch):
     assert model.predictor_.beside is None and model.predict_dist(NEW).size == MEMBERS
 
 
-@pytest.mark.parametrize("value", [None, 1, 0, "yes", "auto", [True]])
+@pytest.mark.parametrize("value", [True, 1, "process", ["network"], [None], {"process"}, [np.zeros(2)]], ids=repr)
 def test_wrong_values_are_refused(value):
-    with pytest.raises(ValueError, match="process must be True or False; got "):
-        MDERRegressor(**TINY, process=value).fit(*table())
+    with pytest.raises(ValueError, match="beside must be None, or a list of some of process, forest; got "):
+        MDERRegressor(**TINY | {"beside": value}).fit(*table())
 
 
 # ---- Tables
@@ -718,15 +794,15 @@ def test_missing_targets(monkeypatch):
     Y[4] = np.nan
     seen = recorded(monkeypatch, data=(X, Y))
     complete = ~np.isnan(Y).any(axis=1)
-    rows = inputs_of(seen.model.predictor_.inputs.forward(X), ())
+    rows = plain_inputs(seen.model.predictor_.inputs.forward(X), ())
     assert_array_equal(np.flatnonzero(same_rows(rows, seen.given[-1])), np.flatnonzero(complete))
-    assert seen.model.predictor_.beside.process.nu == 4 + complete.sum()
+    assert process_of(seen.model).process.nu == 4 + complete.sum()
     assert np.isnan(seen.judge.rows.Y[seen.judged]).any(), "rows with one target are judged by this one"
     kept = np.flatnonzero(complete)
     T_ = seen.model.predictor_.targets.forward(Y).astype(float)
     z = seen.model.predictor_.inputs.forward(X).astype(float)
-    own = of_process(seen.model.predictor_.beside.process.kernel, z[kept], T_[kept], z[:5])
-    assert_allclose(seen.model.predictor_.beside.predict(np.float32(z[:5])).mu, own.loc[0], atol=2e-3)
+    own = of_process(process_of(seen.model).process.kernel, z[kept], T_[kept], z[:5])
+    assert_allclose(process_of(seen.model).predict(np.float32(z[:5])).mu, own.loc[0], atol=2e-3)
     assert np.isfinite(seen.model.log_prob(X, np.nan_to_num(Y, nan=1.0))).all()
 
 
@@ -736,7 +812,7 @@ def test_rows_without_weight_are_not_there():
     Y[:20] = 1e6
     model = MDERRegressor(**TINY).fit(X, Y, sample_weight=weights)
     same = MDERRegressor(**TINY).fit(X[20:], Y[20:], sample_weight=np.full(60, 7.0))
-    assert model.predictor_.beside.process.nu == 4 + 60
+    assert process_of(model).process.nu == 4 + 60
     assert_array_equal(model.predict(NEW), same.predict(NEW))
 
 
@@ -748,7 +824,7 @@ def test_weights_are_those_of_rows(monkeypatch):
     model = MDERRegressor(**TINY).fit(X, Y, sample_weight=np.where(wrong, 1e-3, 1.0))
     equal = MDERRegressor(**TINY).fit(X, Y)
     means = [
-        one.predictor_.targets.back(one.predictor_.beside.predict(one.predictor_.inputs.forward(NEW)).mu)[:, 0]
+        one.predictor_.targets.back(process_of(one).predict(one.predictor_.inputs.forward(NEW)).mu)[:, 0]
         for one in (model, equal)
     ]
     errors = [np.abs(mean - np.sin(3 * NEW[:, 0])).max() for mean in means]
@@ -759,33 +835,33 @@ def test_one_heavy_row_does_not_ruin_the_rest(fitted):
     weights = np.ones(N)
     weights[7] = 30.0
     model = MDERRegressor(**TINY).fit(*table(), sample_weight=weights)
-    ours, theirs = (noise_std(one.predictor_.beside) * one.predictor_.targets.std for one in (model, fitted))
+    ours, theirs = (noise_std(process_of(one)) * one.predictor_.targets.std for one in (model, fitted))
     assert_allclose(ours, theirs, rtol=0.5)
 
 
 def test_a_warm_start_is_given_the_new_rows():
     X, Y = table()
     model = MDERRegressor(**TINY, warm_start=True).fit(X[:60], Y[:60])
-    assert model.predictor_.beside.process.nu == 4 + 60
-    before = model.predictor_.beside.process.predict(inputs_of(model.predictor_.inputs.forward(NEW), ())).mu
+    assert process_of(model).process.nu == 4 + 60
+    before = process_of(model).process.predict(plain_inputs(model.predictor_.inputs.forward(NEW), ())).mu
     model.fit(X, Y)
-    assert model.predictor_.beside.process.nu == 4 + N
-    after = model.predictor_.beside.process.predict(inputs_of(model.predictor_.inputs.forward(NEW), ())).mu
+    assert process_of(model).process.nu == 4 + N
+    after = process_of(model).process.predict(plain_inputs(model.predictor_.inputs.forward(NEW), ())).mu
     assert 1e-3 < np.abs(after - before).max() < 1
 
 
 def test_the_same_seed_gives_the_same_model(fitted):
     again = MDERRegressor(**TINY).fit(*table())
     jax.tree.map(assert_array_equal, again.predict_uncertainty(NEW), fitted.predict_uncertainty(NEW))
-    assert again.predictor_.beside.weight == fitted.predictor_.beside.weight
+    assert weight_of(again) == weight_of(fitted)
     other = MDERRegressor(**TINY | {"random_state": 1}).fit(*table())
-    assert other.predictor_.beside.weight != fitted.predictor_.beside.weight
+    assert weight_of(other) != weight_of(fitted)
 
 
 def test_one_target_without_an_axis():
     X, Y = table()
     model = MDERRegressor(**TINY).fit(X, Y[:, 0]).calibrate(X, Y[:, 0], cv="members")
-    assert model.predictor_.beside.process.Psi.shape == (1, 1)
+    assert process_of(model).process.Psi.shape == (1, 1)
     mean, std = model.predict(NEW, return_std=True)
     assert mean.shape == std.shape == (12,) and model.sample_y(NEW, 3).shape == (12, 3)
     assert model.predict_interval(NEW).lower.shape == (12,) and model.log_prob(NEW, NEW_Y[:, 0]).shape == (12,)
@@ -820,15 +896,15 @@ def of_frame():
 def test_a_frame_with_a_category(of_frame, monkeypatch):
     data, _ = frame(N)
     (pair,) = of_frame.encoding_.embedded
-    beside = of_frame.predictor_.beside
+    beside = process_of(of_frame)
     assert beside.embedded == (pair,) and beside.process.landmarks.shape == (N, 2 + pair[1])
     new, _ = frame(12, seed=1)
     moved = new.assign(plot="p3")
     assert np.abs(of_frame.predict(new) - of_frame.predict(moved)).max() > 0
     assert np.isfinite(of_frame.predict_uncertainty(new).total).all()
-    monkeypatch.setattr(process_member, "MOST_LEVELS", 8)
+    monkeypatch.setattr(_rows, "MOST_LEVELS", 8)
     without = MDERRegressor(**TINY).fit(data, frame(N)[1])
-    assert without.predictor_.beside.process.landmarks.shape == (N, 2)
+    assert process_of(without).process.landmarks.shape == (N, 2)
 
 
 @pytest.mark.filterwarnings("ignore")
@@ -851,7 +927,7 @@ def in_logs(model):
     """The mixture of ln y by `predict_dist`, which is tested above."""
     t = model.predict_dist(NEW, transformed=True).components()
     loc, L, df = (np.asarray(part, np.float64) for part in (t.loc, t.scale_tril, t.df))
-    weight = model.predictor_.beside.weight
+    weight = weight_of(model)
     return T(loc, L @ np.swapaxes(L, -1, -2), df, np.append(np.full(MEMBERS, (1 - weight) / MEMBERS), weight))
 
 
@@ -896,7 +972,7 @@ def assert_same(one, other):
 def test_what_is_loaded_is_what_was_saved(calibrated, tmp_path):
     calibrated.save(tmp_path / "model.mder")
     loaded = MDERRegressor.load(tmp_path / "model.mder")
-    assert loaded.predictor_.beside.weight == calibrated.predictor_.beside.weight
+    assert loaded.predictor_.beside.weights == calibrated.predictor_.beside.weights
     assert_same(loaded, calibrated)
     assert all(fold.beside is not None for fold in loaded.calibration_.folds)
     loaded.save(tmp_path / "again.mder")
@@ -915,7 +991,7 @@ def test_a_file_without_a_process(fitted, plain, tmp_path):
     plain.save(tmp_path / "plain.mder")
     document, arrays = persistence.load(tmp_path / "plain.mder")
     assert not any("process" in name for name in arrays)
-    del document["beside"], document["settings"]["process"]
+    del document["beside"], document["settings"]["beside"]
     persistence.save(tmp_path / "older.mder", document, arrays)
     loaded = MDERRegressor.load(tmp_path / "older.mder")
     assert loaded.predictor_.beside is None
@@ -925,8 +1001,8 @@ def test_a_file_without_a_process(fitted, plain, tmp_path):
 def test_copies(calibrated):
     assert_same(pickle.loads(pickle.dumps(calibrated)), calibrated)
     assert_same(copy.deepcopy(calibrated), calibrated)
-    made = clone(MDERRegressor(**TINY, process=False))
-    assert made.process is False and not hasattr(made, "predictor_")
+    made = clone(MDERRegressor(**TINY))
+    assert made.beside == (PROCESS,) and not hasattr(made, "predictor_")
 
 
 def at(name, value, place=0):
@@ -975,13 +1051,17 @@ DAMAGED = {
     "no array": lambda document, arrays: arrays.pop("process/Psi"),
     "no array of a fold": lambda document, arrays: arrays.pop("fold1/process/landmarks"),
     "a fold": at("fold1/process/lengths", -1.0),
-    "no weight": about(weight=0.0),
-    "all the weight": about(weight=1.0),
-    "a weight of NaN": about(weight="nan"),
+    "no weight": about(weights={PROCESS: 0.0}),
+    "all the weight": about(weights={PROCESS: 1.0}),
+    "a weight of NaN": about(weights={PROCESS: "nan"}),
+    "no weights": about(weights={}),
+    "another kind": about(weights={"network": 0.5}),
     "other categories": about(embedded=[[0, 3]]),
     "no pairs": about(embedded=7),
     "no fields": lambda document, arrays: document.update(beside=[1]),
-    "no fields of a fold": lambda document, arrays: document["folds"]["models"][0].update(beside={"weight": 0.5}),
+    "no fields of a fold": lambda document, arrays: document["folds"]["models"][0].update(
+        beside={"weights": {PROCESS: 0.5}}
+    ),
 }
 
 
@@ -1043,8 +1123,8 @@ def folds_by_hand(model, calibrated, new):
         found = []
         for z in (Z[rows], (new - X.mean(axis=0)) / X.std(axis=0)):
             niw = jax.tree.map(lambda leaf, fold=fold: leaf[list(fold.members)], outputs_of(model, z))
-            alone = of_process(own.beside.process.kernel, Z[rest], T_[rest], z)
-            mean, total = blended(of_networks(niw), alone, own.beside.weight).moments()
+            alone = of_process(process_of(model).process.kernel, Z[rest], T_[rest], z)
+            mean, total = blended(of_networks(niw), alone, weight_of(model)).moments()
             found.append((own.targets.back(mean), own.targets.std * np.sqrt(np.diagonal(total, axis1=1, axis2=2))))
         (mean, std), there = found
         yield rows, np.abs(Y[rows] - mean) / std, there
@@ -1056,7 +1136,7 @@ def test_a_row_is_scored_by_a_process_that_has_not_seen_it(exact):
     for fold, (rows, scores, _) in zip(
         by_members.calibration_.folds, folds_by_hand(model, by_members, NEW), strict=True
     ):
-        assert len(rows) == 8 and fold.beside.process.nu == 4 + N - 8
+        assert len(rows) == 8 and fold.beside.members[PROCESS].process.nu == 4 + N - 8
         assert_allclose(fold.scores, np.sort(scores, axis=0), rtol=2e-3, atol=2e-3)
         seen.append(scores)
     with_all = np.abs(table()[1] - model.predict(table()[0])) / model.predict_uncertainty(table()[0]).std
@@ -1110,18 +1190,18 @@ def test_calibration_with_other_rows(fitted):
 @pytest.mark.parametrize("some", [False, True])
 def test_folds_with_and_without_a_process(some, fitted, monkeypatch):
     """The second fold has none, or each has its own."""
-    calls, original = [], recipe.fit_member
+    calls, original = [], recipe.fit_beside
 
-    def every_other(rows, held_out, embedded, judge, params, seed):
+    def every_other(kinds, rows, *others):
         calls.append(len(rows.X))
-        found = original(rows, held_out, embedded, judge, params, seed)
+        found = original(kinds, rows, *others)
         return (None, found[1]) if some and len(calls) == 2 else found
 
-    monkeypatch.setattr(recipe, "fit_member", every_other)
+    monkeypatch.setattr(recipe, "fit_beside", every_other)
     model = copy.deepcopy(fitted).calibrate(*table(), cv=2)
     processes = [fold.predictor.beside for fold in model.calibration_.folds]
     assert calls == [40, 40] and [one is None for one in processes] == [False, some]
-    assert all(one.process.nu == 4 + 40 for one in processes if one)
+    assert all(one.members[PROCESS].process.nu == 4 + 40 for one in processes if one)
     assert model.calibration_.counts(joint=False).tolist() == [N, N] and model.calibration_.fit.scale.within > 0
     assert np.isfinite(model.predict_interval(NEW)).all()
 

@@ -17,6 +17,7 @@ from experiments.benchmark.noise import Members, Predict, gaussians
 from experiments.benchmark.rivals import Fit, point_predictor
 from experiments.benchmark.scores import Forecast
 from experiments.benchmark.splits import TableTasks
+from mder_jax.estimator.beside import KINDS
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -86,21 +87,20 @@ def ours(X: pa.Table, Y: np.ndarray, seed: int) -> Iterator[Predict]:
     model = mder.MDERRegressor(random_state=seed).fit(X, Y)
 
     def predict(table: pa.Table) -> Members:
-        return with_place_for_process(model.predict_dist(table), model.members)
+        return filled(model.predict_dist(table), model.members + len(KINDS))
 
     yield predict
 
 
-def with_place_for_process(found: Any, networks: int) -> mder.Mixture:
-    """A mixture of so many networks and one more with a weight for each row, which is 0 if there is no process."""
+def filled(found: Any, size: int) -> mder.Mixture:
+    """The mixture with a weight for each row, and with as many members, of which those that were missing have none."""
     if isinstance(found, mder.StudentT):
         found = mder.Mixture(jax.tree.map(lambda leaf: leaf[None], found))
-    members, log_weights = found.members, found.log_weights
-    if found.size == networks:
-        members = jax.tree.map(lambda leaf: np.concatenate([leaf, leaf[-1:]]), members)
-        log_weights = np.append(np.zeros(networks), -np.inf)
-    of_rows = np.broadcast_to(np.reshape(log_weights, (networks + 1, 1)), members.batch_shape)
-    return mder.Mixture(members, of_rows)
+    missing = size - found.size
+    own = np.zeros(found.size) if found.log_weights is None else np.asarray(found.log_weights)
+    members = jax.tree.map(lambda leaf: np.concatenate([leaf, *[leaf[-1:]] * missing]), found.members)
+    log_weights = np.append(own, np.full(missing, -np.inf))
+    return mder.Mixture(members, np.broadcast_to(log_weights[:, None], members.batch_shape))
 
 
 def _both(label: str) -> tuple[Row, Row]:

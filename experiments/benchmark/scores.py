@@ -21,8 +21,8 @@ BLOCK, MEMBERS = 1024, 10
 class Forecast(NamedTuple):
     """Predictions for the test rows of S splits; arrays have the splits as first axis.
 
-    The predictive is a mixture of joint distributions, NIW or StudentT with arrays (S, M, K, ...), also weighted for each
-    row, or NIG (S, K, n) for targets predicted one by one.
+    The predictive is a mixture of joint distributions, NIW or StudentT with arrays (S, M, K, ...), also with a weight
+    for each row, or NIG (S, K, n) for targets predicted one by one.
     """
 
     predictive: mder.NIW | mder.StudentT | mder.Mixture | mder.NIG
@@ -51,8 +51,8 @@ class _Description(NamedTuple):
 
 def _of_mixture(members: mder.NIW | mder.StudentT | mder.Mixture, y: Array, key: Array) -> _Description:
     """Of a mixture of M members, batch shape (M, K)."""
-    weighted = isinstance(members, mder.Mixture)
-    mixture = mder.Mixture(members.members, members.log_weights) if weighted else mder.Mixture(members)
+    weighted = (members.members, members.log_weights) if isinstance(members, mder.Mixture) else (members,)
+    mixture = mder.Mixture(*weighted)
     total, epistemic = mixture.total(), jnp.trace(mixture.epistemic(), axis1=-2, axis2=-1)
     return _Description(mixture.log_prob(y), mixture.mean(), total, total, epistemic, mixture.sample(key, REGION_DRAWS))
 

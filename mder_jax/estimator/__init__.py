@@ -247,8 +247,8 @@ class MDERRegressor(RegressorMixin, BaseEstimator):
         start, recipe = None if last is None else last.params, self._recipe()
         together = self.loss is None and design.own is None
         data = rows, split.held, to_validate
-        ways = start, checkpoint, together, design.embedded
-        trained, factor, beside = train(recipe, design.network(), self.loss, seed, *data, *ways)
+        what = recipe, design.network(), self.loss, seed
+        trained, factor, beside = train(*what, *data, start, checkpoint, together, design.embedded)
         params, (encoding, transform, inputs, targets, _) = jax.tree.map(np.asarray, trained.params), preparation
         params = design.rescaled(params, factor) if factor != 1 else params
         self.predictor_ = Predictor(design, params, inputs, targets, Scale(1.0, 1.0), transform, beside)

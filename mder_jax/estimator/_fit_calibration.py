@@ -87,11 +87,13 @@ def _of_one_size(mixtures: Sequence[Mixture]) -> list[Mixture]:
     def filled(mixture: Mixture) -> Mixture:
         missing = most - mixture.size
         own = mixture.log_weights
-        known = np.zeros(mixture.members.nu.shape) - np.log(mixture.size) if own is None else np.asarray(own)
+        known = (
+            np.zeros((mixture.size, *mixture.batch_shape)) - np.log(mixture.size) if own is None else np.asarray(own)
+        )
         places = [*range(mixture.size), *[0] * missing]
         nothing = np.full((missing, *known.shape[1:]), -np.inf)
         members = jax.tree.map(lambda leaf: np.asarray(leaf)[places], mixture.members)
-        return Mixture(members, np.concatenate([known, nothing]).astype(members.nu.dtype))
+        return Mixture(members, np.concatenate([known, nothing]).astype(jax.tree.leaves(members)[0].dtype))
 
     return [filled(mixture) for mixture in mixtures]
 

@@ -46,12 +46,13 @@ class Judge:
         if len(usable) > most:
             usable = np.sort(np.random.default_rng(0).permutation(usable)[:most])
         self.index, self._held_out = usable, held_out[:, usable]
-        self.rows = Rows(rows.X[usable], rows.Y[usable].astype(np.float64), weights[usable].astype(np.float64))
+        self._weights = weights[usable].astype(np.float64)
+        self.rows = Rows(rows.X[usable], rows.Y[usable].astype(np.float64), self._weights)
         self._X, self._predict = jnp.asarray(self.rows.X), jax.jit(jax.vmap(network.apply, (0, None)))
 
     def loss_and_factor(self, params: Any) -> tuple[float, float]:
         """The smallest mean −ln p(y), and the c on L for which it is that; parameters are (M, ...)."""
-        return best_factor(self._distances(self._predict(params, self._X)), self._held_out, self.rows.weights)
+        return best_factor(self._distances(self._predict(params, self._X)), self._held_out, self._weights)
 
     def blend(self, params: Any, candidates: Sequence["Candidate"], judged: np.ndarray) -> "Blend":
         """The best weights of further members, and the c on L of the networks; by the judged rows of a mask (K,).
@@ -60,7 +61,7 @@ class Judge:
         """
         networks = self._distances(self._predict(params, self._X)).take(judged)
         apart = [candidate.take(judged) for candidate in candidates]
-        return best_blend(networks, self._held_out[:, judged], self.rows.weights[judged], apart)
+        return best_blend(networks, self._held_out[:, judged], self._weights[judged], apart)
 
     def _distances(self, niw: NIW) -> "Distances":
         return distances(*_in_double_precision(niw), self.rows.Y)
@@ -148,7 +149,7 @@ class Candidate(NamedTuple):
     @classmethod
     def fixed(cls, niw: NIW, Y: np.ndarray) -> "Candidate":
         """One that has no parameters: of targets (K, n), NaN where one is missing."""
-        found = distances(*(part[None] for part in _in_double_precision(niw)), Y).log_prob[0]
+        found = distances(*_in_double_precision(jax.tree.map(lambda part: part[None], niw)), Y).log_prob[0]
         return cls(lambda _: found)
 
     def take(self, rows: np.ndarray) -> "Candidate":

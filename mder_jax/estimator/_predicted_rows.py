@@ -76,7 +76,7 @@ class Combination(NamedTuple):
 
 @functools.cache
 def _of_all_members(reduce: Callable[..., Any], further: bool, novel: bool) -> Callable[..., Any]:
-    """``reduce`` after `with_members` and `with_novelty`, whose arguments come before its own; one function for each."""
+    """``reduce`` after `with_members` and `with_novelty`, whose arguments come before its own; the same one again."""
 
     def of_all(outputs: NIW, *columns: Any) -> Any:
         if further:
@@ -228,11 +228,10 @@ class PredictedRows:
         With factors of 1. The outputs must have been kept.
         """
         outputs = jax.tree.map(lambda leaf: leaf[:, list(members)], self.outputs)
-        further, log_weights = (
-            (None, None) if beside is None else (beside.predict(self.X), beside.log_weights(len(members)))
-        )
-        rest = {"further": further, "log_weights": log_weights, "calibration": None, "folds": ()}
-        return replace(self.learned, outputs=outputs, scale=Scale(1.0, 1.0), **rest)
+        own = replace(self.learned, outputs=outputs, scale=Scale(1.0, 1.0), calibration=None, folds=())
+        if beside is None:
+            return replace(own, further=None, log_weights=None)
+        return replace(own, further=beside.predict(self.X), log_weights=beside.log_weights(len(members)))
 
     def with_scale(self, scale: Scale) -> "PredictedRows":
         """The same rows with other factors on the covariance."""
@@ -242,12 +241,10 @@ class PredictedRows:
         """``reduce(what all members predict, *columns, combination, *constants)`` with the rows as first axis."""
         constants = (Combination(jax.tree.map(np.float32, self.scale), self.log_weights), *constants)
         novelty = None if self.novelty is None else np.asarray(self.novelty, np.float32)
-        before = tuple(column for column in (self.further, novelty) if column is not None)
+        before: tuple[Any, ...] = tuple(column for column in (self.further, novelty) if column is not None)
         if before:
-            reduce, columns = (
-                _of_all_members(reduce, self.further is not None, novelty is not None),
-                (*before, *columns),
-            )
+            reduce = _of_all_members(reduce, self.further is not None, novelty is not None)
+            columns = (*before, *columns)
         if self.outputs is None:
             return self.forward(self.X, BLOCK, reduce, columns, constants, by_row=True)
 

@@ -66,8 +66,8 @@ class Design(NamedTuple):
 class Predictor:
     """The stacked parameters of all members, standardisers of X and Y, and factors on the predictive covariance.
 
-    With a `transform` the standardiser is of the transformed targets. `beside` are members that are no networks, if there
-    are any. Arrays are numpy's.
+    With a `transform` the standardiser is of the transformed targets. `beside` are members that are no networks, or
+    None. Arrays are numpy's.
     """
 
     design: Design

@@ -108,7 +108,7 @@ def to_document(beside: Beside | None) -> tuple[dict[str, Any] | None, dict[str,
     if beside is None:
         return None, {}
     fields: dict[str, Any] = {"weights": beside.weights}
-    arrays = {}
+    arrays: dict[str, np.ndarray] = {}
     for member in beside.members.values():
         fields["embedded"] = [list(pair) for pair in member.embedded]
         if isinstance(member, ProcessMember):

@@ -1,17 +1,17 @@
 """A forest as a further member of the ensemble; its trees leave out rows as networks do."""
 
+from collections.abc import Callable
 from typing import NamedTuple
 
 import numpy as np
 from scipy.special import gammaln
 
-from mder_jax._checks import doubles
 from mder_jax.estimator._judge import Candidate
 from mder_jax.estimator._rows import Rows, plain_inputs
 from mder_jax.forest import Answer, Forest, fit_forest
 from mder_jax.niw import NIW
 
-# So many trees, fewer of a table for which they would have more nodes, but never fewer than are needed for a covariance.
+# Trees; fewer if all would have more nodes than this, but enough for a covariance.
 TREES, MOST_NODES, FEWEST_TREES = 100, 4_000_000, 50
 # Trees that leave out the same rows: not fewer than this.
 FEWEST_OF_GROUP = 25
@@ -98,8 +98,8 @@ def fit_forest_member(
         if len(known) > MOST_ROWS:
             known = np.sort(random.permutation(known)[:MOST_ROWS])
         forests.append(fit_forest(inputs, np.nan_to_num(rows.Y), each, (seed + number) % (1 << 32), known))
-    middle = [float(np.exp(mean)) for mean, _ in PRIORS]
-    return ForestMember(Forest.joined(forests), tuple(networks), *middle, embedded)
+    spread, floor = (float(np.exp(mean)) for mean, _ in PRIORS)
+    return ForestMember(Forest.joined(forests), tuple(networks), spread, floor, embedded)
 
 
 def _alike(held_out: np.ndarray) -> list[tuple[int, ...]]:
@@ -110,7 +110,7 @@ def _alike(held_out: np.ndarray) -> list[tuple[int, ...]]:
     return [tuple(group) for group in groups.values()]
 
 
-def _density_of(answer: Answer, Y: np.ndarray) -> "object":
+def _density_of(answer: Answer, Y: np.ndarray) -> Callable[[np.ndarray], np.ndarray]:
     """ln p(y) at θ = (ln v, ln f), of Y (K, n) with NaN where a target is missing.
 
     With C = U Λ Uᵀ of the observed targets the scale matrix is U (v Λ + f) Uᵀ.
@@ -140,22 +140,18 @@ def forest_arrays(forest: Forest) -> dict[str, np.ndarray]:
 def forest_of(arrays: dict[str, np.ndarray], width: int, targets: int, groups: int) -> Forest:
     """The forest of `forest_arrays`, for inputs (N, width); a ValueError if they do not fit together."""
     column, threshold, right, roots, Y = (arrays[f"forest/{name}"] for name in PARTS)
-    K, trees, whole = len(column), len(roots), np.dtype(np.int32)
-    good = (
-        column.dtype == right.dtype == roots.dtype == whole and column.shape == right.shape == threshold.shape == (K,),
-        threshold.dtype == Y.dtype == np.float32 and Y.ndim == 2 and Y.shape[1:] == (targets,) and len(Y) > 0,
-        K > 0 and trees > 0 and trees % groups == 0 and roots.ndim == 1,
-    )
-    if not all(good):
-        raise ValueError(f"the forest's arrays are inconsistent: {K} nodes, {trees} trees, targets {Y.shape}")
+    K, trees = len(column), len(roots)
+    kinds = all(part.dtype == np.int32 for part in (column, right, roots)) and threshold.dtype == Y.dtype == np.float32
+    nodes = column.shape == right.shape == threshold.shape == (K,) and roots.shape == (trees,)
+    if not (
+        kinds and nodes and K and trees and trees % groups == 0 and Y.ndim == 2 and Y.shape[1] == targets and len(Y)
+    ):
+        raise ValueError(f"arrays of the forest are inconsistent: {K} nodes, {trees} trees, targets {Y.shape}")
+    starts = roots[0] == 0 and np.all(np.diff(roots) > 0) and roots[-1] < K
     node, inner = np.arange(K), column >= 0
-    last = np.append(roots[1:], K)[np.maximum(np.searchsorted(roots, node, "right") - 1, 0)]  # where its tree ends
-    good = (
-        np.isfinite(doubles("threshold", threshold)).all() and np.isfinite(doubles("targets", Y)).all(),
-        roots[0] == 0 and np.all(np.diff(roots) > 0) and roots[-1] < K,
-        np.all(column < max(width, 1)) and np.all(~column[~inner] < len(Y)),
-        np.all(right[inner] > node[inner] + 1) and np.all(right[inner] < last[inner]),
-    )
-    if not all(good):
+    end = np.append(roots[1:], K)[np.searchsorted(roots, node, "right") - 1]  # of the tree that a node is in
+    below = np.all(right[inner] > node[inner] + 1) and np.all(right[inner] < end[inner])
+    known = np.all(column < max(width, 1)) and np.all(~column[~inner] < len(Y))
+    if not (starts and below and known and np.isfinite(threshold).all() and np.isfinite(Y).all()):
         raise ValueError("the trees of the forest are inconsistent")
     return Forest(column, threshold, right, roots, Y)
