@@ -495,9 +495,37 @@ def test_values_beyond_the_range_are_drawn_to_it():
     np.testing.assert_allclose(
         ranges.squash(x, 0, 10), [-m * (9 / m) / (1 + 9 / m), 0, 3, 10, *above, 10 + m], rtol=1e-14
     )
-    np.testing.assert_allclose(ranges.novelty(x, 0, 10), [3.6**4, 0, 0, 0, 0.4**4, 4.0**4, 1e6], rtol=1e-14)
+    plain = ranges.Range(0, 10, 5)
+    np.testing.assert_allclose(ranges.novelty(x, plain), [3.6**4, 0, 0, 0, 0.4**4, 4.0**4, 1e6], rtol=1e-14)
     grid = np.linspace(-50, 50, 1001)
     assert (np.diff(ranges.squash(grid, 0, 10)) > 0).all()
+
+
+def test_the_third_value_from_an_end_is_known_and_lone_ones_beyond_it_are_not():
+    """A column with a heavy tail has such values; one or two cells may be mistyped."""
+    random = np.random.default_rng(0)
+    heavy = np.concatenate([random.uniform(0, 1, 500), [40.0, 50.0, 60.0, 70.0]])
+    encoding, X = quietly(pd.DataFrame({"x": heavy}))
+    known = encoding.columns[0].ranges[0]
+    assert known.high < 12 and known.high + known.above == 50 and known.below == 0
+    assert X[:, 0].max() < known.high + 0.25 * (known.high - known.low)  # drawn in all the same
+    assert encoding.encode(pd.DataFrame({"x": [0.5, 20.0, 49.9]}), quiet=True).novelty.tolist() == [0, 0, 0]
+    width = 50 - known.low
+    far = encoding.encode(pd.DataFrame({"x": [50 + 0.1 * width, 50 + width]}), quiet=True).novelty
+    np.testing.assert_allclose(far, [0.4**4, 4.0**4], rtol=1e-12)
+    again = columns.Encoding.from_json(json.loads(json.dumps(encoding.to_json())))
+    assert again.columns[0].ranges == encoding.columns[0].ranges
+    low = quietly(pd.DataFrame({"x": -heavy}))[0].columns[0].ranges[0]
+    assert low.low - low.below == -50 and low.above == 0
+    lone = quietly(pd.DataFrame({"x": heavy[:-2]}))[0].columns[0].ranges[0]
+    assert lone.above == 0
+
+
+def test_a_range_of_an_earlier_file_has_no_tails():
+    encoding, _ = quietly(pd.DataFrame({"x": np.arange(9.0)}))
+    stored = encoding.to_json()
+    stored["columns"][0]["ranges"] = [stored["columns"][0]["ranges"][0][:3]]
+    assert columns.Encoding.from_json(stored).columns[0].ranges == (ranges.Range(0, 8, 4, 0, 0),)
 
 
 def test_rows_outside_are_flagged_and_reported():
@@ -724,6 +752,7 @@ SPOILT_COLUMN = [
     ],
     *[("parts", ["week"]), ("parts", ["year"]), ("parts", "year"), ("levels", ["a"]), ("levels", ["a", "a"])],
     *[("levels", [1]), ("levels", None), ("other", 0), ("ranges", [[0, 10**400, 1]])],
+    *[("ranges", [[0, 2, 1, 0]]), ("ranges", [[0, 2, 1, -1, 0]]), ("ranges", [[0, 2, 1, 0, float("inf")]])],
     *[("embedded", True), ("embedded", 0)],
 ]
 
@@ -913,7 +942,7 @@ def test_some_rows_are_read_as_the_whole_table_was():
     assert [column.name for column in encoding.columns] == ["mark", "day", "size"]
     assert encoding.left_out == whole.left_out == ("name",)
     assert encoded.X[0, [0, 1, -1]].tolist() == [3.125, pytest.approx(2024 + 153 / 365.2425, abs=0.01), 1.0]
-    assert encoding.columns[0].ranges[0] == (3.125, 3.125, 3.125) and encoding.columns[2].levels == ("2",)
+    assert encoding.columns[0].ranges[0] == (3.125, 3.125, 3.125, 0, 0) and encoding.columns[2].levels == ("2",)
     with pytest.raises(ValueError, match="like says which columns are categories; leave out categorical"):
         columns.learn(some, ["size"], like=whole)
     with pytest.raises(ValueError, match="learnt from a table with the columns 'a'; it knows 'mark', 'day', 'name'"):

@@ -101,7 +101,7 @@ class Encoding:
         """Lower and upper limits of all columns of X, if each is just a number."""
         if not all(column.kind == "number" and column.width == 1 for column in self.columns):
             return None
-        low, high, _ = np.array([column.ranges[0] for column in self.columns]).T
+        low, high = np.array([column.ranges[0][:2] for column in self.columns]).T
         return low, high
 
     def encode(self, table: Any, quiet: bool = False) -> Encoded:
@@ -163,7 +163,7 @@ class Encoding:
             raise ValueError(f"X must have shape (N, {self.width}), as encoded; got {X.shape}")
         for column in self.columns:
             if column.kind == "number":
-                number, (low, high, fill) = X[:, start], column.ranges[0]
+                number, (low, high, fill, *_) = X[:, start], column.ranges[0]
                 known = (number >= low) & (number <= high) & ~(column.gaps & (number == fill))
                 found[column.name] = np.where(known, number, np.nan)
             start += column.width
@@ -276,7 +276,7 @@ def _write(column: Column, values: np.ndarray, X: np.ndarray) -> None:
             X[:] = categories.one_hot(values, own, column.other, gaps)
         return
     missing = np.isnan(values[:, 0])
-    for k, (low, high, fill) in enumerate(column.ranges):
+    for k, (low, high, fill, *_) in enumerate(column.ranges):
         number = values[:, k]
         X[:, k] = number
         beyond = (number < low) | (number > high)

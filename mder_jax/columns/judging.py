@@ -35,11 +35,11 @@ def _of_numbers(column: Column, values: np.ndarray) -> Judged:
     judged = _of_gaps(column, np.isnan(values[:, 0]))
     novelty, beyond = judged.novelty, np.zeros(len(values), bool)
     sentences = judged.sentences
-    for k, (low, high, _) in enumerate(column.ranges):
-        here = (values[:, k] < low) | (values[:, k] > high)
+    for k, known in enumerate(column.ranges):
+        here = (values[:, k] < known.low) | (values[:, k] > known.high)
         if not here.any():
             continue
-        novelty[here] += ranges.novelty(values[here, k], low, high)
+        novelty[here] += ranges.novelty(values[here, k], known)
         far = here & (novelty > FAR)
         if far.any() and not beyond.any():
             where = f"far outside the range of training in {quoted(column.name)} ({_range(column, k)})"
@@ -49,7 +49,8 @@ def _of_numbers(column: Column, values: np.ndarray) -> Judged:
 
 
 def _range(column: Column, k: int) -> str:
-    low, high, _ = column.ranges[k]
+    known = column.ranges[k]
+    low, high = known.low - known.below, known.high + known.above
     if not column.parts:
         return f"{low:.6g} to {high:.6g}"
     part = [part for part in column.parts for _ in range(PARTS[part])][k]

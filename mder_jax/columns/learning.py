@@ -177,7 +177,7 @@ def _of_numbers(frame: Frame, column: Column, values: np.ndarray, note: str = ""
 def _range(values: np.ndarray) -> Range:
     low, high = ranges.limits(values)
     mean = float(np.clip(values, low, high).mean())
-    return Range(low, high, min(max(mean, low), high))
+    return Range(low, high, min(max(mean, low), high), *ranges.tails(values, low, high))
 
 
 class _Survey(NamedTuple):

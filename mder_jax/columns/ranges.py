@@ -12,11 +12,13 @@ LARGEST = float(np.finfo(np.float32).max)
 
 
 class Range(NamedTuple):
-    """Limits, and what replaces a missing value: the mean of training."""
+    """Limits, what replaces a missing value, and how far below and above the limits values still count as known."""
 
     low: float
     high: float
-    fill: float
+    fill: float  # the mean of training
+    below: float = 0.0
+    above: float = 0.0
 
 
 def limits(values: np.ndarray) -> tuple[float, float]:
@@ -39,6 +41,17 @@ def limits(values: np.ndarray) -> tuple[float, float]:
     return min(middle, max(low, q05 - REACH * width)), max(middle, min(high, q95 + REACH * width))
 
 
+def tails(values: np.ndarray, low: float, high: float) -> tuple[float, float]:
+    """How far values that count as known go below and above their limits: up to the third one from each end.
+
+    One or two cells beyond the limits may be mistyped; where there are more, the column has such values.
+    """
+    if len(values) < 3:
+        return 0.0, 0.0
+    third, last = np.partition(values, (2, len(values) - 3))[[2, -3]]
+    return max(0.0, low - float(third)), max(0.0, float(last) - high)
+
+
 def _quantiles(values: np.ndarray) -> tuple[float, float]:
     last = len(values) - 1
     low, high = int(np.ceil(0.05 * last)), int(np.floor(0.95 * last))
@@ -56,8 +69,9 @@ def squash(values: np.ndarray, low: float, high: float) -> np.ndarray:
     return inside + np.sign(values - inside) * (m * beyond / (m + beyond))
 
 
-def novelty(values: np.ndarray, low: float, high: float) -> np.ndarray:
-    """(e/0.25)⁴, at most 10⁶, with e the excess over the range in units of its width; 1 if that width is 0."""
+def novelty(values: np.ndarray, known: Range) -> np.ndarray:
+    """(e/0.25)⁴, at most 10⁶, with e the excess over the known values in units of their width; 1 if that width is 0."""
+    low, high = known.low - known.below, known.high + known.above
     beyond = np.abs(values - np.clip(values, low, high))
     if low == high:
         return (beyond > SAME * abs(low)).astype(np.float64)

@@ -144,13 +144,22 @@ def _encoded(columns: tuple[Column, ...], x: Array) -> tuple[Array, Array]:
 
 def _drawn_to(limits: Range, values: Array) -> tuple[Array, Array]:
     """Values (N,) as `ranges.squash` draws them to their range, and their novelty as in `ranges.novelty`."""
-    low, high, m = map(np.float32, (limits.low, limits.high, MARGIN * (limits.high - limits.low)))
-    inside = jnp.clip(values, low, high)
-    beyond = jnp.abs(values - inside)
+    inside, beyond = _clipped(values, limits.low, limits.high)
+    m = np.float32(MARGIN * (limits.high - limits.low))
+    drawn = inside
+    if m:  # m beyond / (m + beyond), which may overflow
+        drawn = inside + jnp.sign(values - inside) * (m / (1 + m / beyond))
+    low, high = limits.low - limits.below, limits.high + limits.above
+    unknown, m = _clipped(values, low, high)[1], np.float32(MARGIN * (high - low))
     if m == 0:
-        return inside, (beyond > np.float32(SAME * abs(limits.low))).astype(values.dtype)
-    drawn = inside + jnp.sign(values - inside) * (m / (1 + m / beyond))  # m beyond / (m + beyond), which may overflow
-    return drawn, jnp.minimum(jnp.minimum(beyond / m, np.float32(MOST_NOVEL)) ** 4, np.float32(MOST_NOVEL))
+        return drawn, (unknown > np.float32(SAME * abs(low))).astype(values.dtype)
+    return drawn, jnp.minimum(jnp.minimum(unknown / m, np.float32(MOST_NOVEL)) ** 4, np.float32(MOST_NOVEL))
+
+
+def _clipped(values: Array, low: float, high: float) -> tuple[Array, Array]:
+    """Values within limits, and how far they were beyond them."""
+    inside = jnp.clip(values, np.float32(low), np.float32(high))
+    return inside, jnp.abs(values - inside)
 
 
 def _warn_of_lost_digits(targets: Standardizer) -> None:
