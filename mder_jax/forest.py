@@ -31,6 +31,11 @@ class Answer(NamedTuple):
       mu: mean, (N, n).
       covariance: C, (N, n, n).
       kappa: κ, (N,), from 1 to the number of trees.
+
+    Example:
+      >>> X = np.arange(4.0)[:, None]
+      >>> print(fit_forest(X, X, trees=3).predict(X).mu.shape)
+      (4, 1)
     """
 
     mu: np.ndarray

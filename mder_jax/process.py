@@ -49,6 +49,11 @@ class Kernel(NamedTuple):
       linear: a.
       constant: c.
       noise: σ².
+
+    Example:
+      >>> kernel = Kernel(np.ones(2), linear=0.1, constant=0.0, noise=0.01)
+      >>> print(kernel.between(np.zeros((3, 2)), np.zeros((1, 2))).shape)
+      (3, 1)
     """
 
     lengths: np.ndarray
@@ -97,6 +102,12 @@ class Posterior(NamedTuple):
       L: Cholesky factor of Σ₀ = Ψ/ν, of all rows, (n, n).
       kappa: σ²/var f(x), (N,): how many observations with the same noise the mean is worth.
       nu: ν₀ plus the number of rows.
+
+    Example:
+      >>> X = np.linspace(-1, 1, 20)[:, None]
+      >>> posterior = fit_process(X, X).predict(X[:3])
+      >>> print(posterior.mu.shape, posterior.nu)
+      (3, 1) 23.0
     """
 
     mu: np.ndarray

@@ -4,13 +4,19 @@ import socket
 
 import jax
 import pytest
+import scipy.linalg  # noqa: F401, so that its BLAS is there to be limited
 from hypothesis import HealthCheck, settings
+from threadpoolctl import threadpool_limits
 
 from mder_jax.ensemble import clear_programs
 
 # A process that a test starts, in whatever folder, imports this checkout.
 ROOT = pathlib.Path(__file__).parent.parent
 os.environ["PYTHONPATH"] = os.pathsep.join(filter(None, [str(ROOT), os.environ.get("PYTHONPATH")]))
+
+# Workers share the cores, so that threads of BLAS would wait for each other.
+os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
+threadpool_limits(1, "blas")
 
 # Strict on purpose: double precision is there, nothing is promoted or broadcast that the code does not spell out.
 jax.config.update("jax_enable_x64", True)

@@ -14,6 +14,7 @@ from mder_jax.estimator import trained_rows
 from tests.support.cases import with_mlp
 
 SMALL = {"hidden_layer_sizes": (8,), "members": 3, "max_iter": 15, "random_state": 0}
+SMALL |= {"embedding": None, "beside": None}
 
 
 def table(rows, seed=0):

@@ -19,6 +19,7 @@ from mder_jax.estimator.results import Uncertainty
 from tests.support.cases import long
 
 CALIBRATIONS, ROWS, NEW = 500, 29, 20
+NETWORKS_ALONE = {"embedding": None, "beside": None}
 
 
 def categories(rng, rows):
@@ -56,7 +57,7 @@ def continuous(rng, rows):
 @functools.cache
 def trained(draw):
     X, Y = draw(np.random.default_rng(0), 100)
-    return MDERRegressor(hidden_layer_sizes=(8,), members=3, max_iter=15, random_state=0).fit(X, Y)
+    return MDERRegressor(hidden_layer_sizes=(8,), members=3, max_iter=15, random_state=0, **NETWORKS_ALONE).fit(X, Y)
 
 
 def in_calibrations(values):
@@ -216,7 +217,7 @@ def test_ends_of_wide_intervals_are_symmetric_and_finite():
     """(1 + coverage)/2 has no digits left in float32."""
     rng = np.random.default_rng(6)
     X, y = rng.normal(size=(60, 2)), rng.normal(size=60)
-    model = MDERRegressor(hidden_layer_sizes=(8,), members=1, max_iter=5, random_state=0).fit(X, y)
+    model = MDERRegressor(hidden_layer_sizes=(8,), members=1, max_iter=5, random_state=0, **NETWORKS_ALONE).fit(X, y)
     mean = model.predict(X)
     t = model.predict_dist(X)
     for coverage in (0.9, 0.999999, 0.9999999, 0.99999999, 1 - 1e-12):
@@ -229,7 +230,7 @@ def test_ends_of_wide_intervals_are_symmetric_and_finite():
 
 
 def test_uncalibrated_regions_are_deterministic_and_do_not_depend_on_the_batch():
-    model = MDERRegressor(hidden_layer_sizes=(8,), members=3, max_iter=15, random_state=0)
+    model = MDERRegressor(hidden_layer_sizes=(8,), members=3, max_iter=15, random_state=0, **NETWORKS_ALONE)
     X, Y = continuous(np.random.default_rng(0), 100)
     model.fit(X, Y)
     radii = model.predict_interval(np.repeat(X[:1], 5, axis=0), joint=True).radius

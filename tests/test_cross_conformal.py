@@ -25,6 +25,7 @@ from mder_jax.persistence import ModelFileError
 from tests.support.cases import noisy_line as table
 
 TINY = {"hidden_layer_sizes": (4,), "members": 2, "max_iter": 4, "random_state": 0}
+TINY |= {"embedding": None, "beside": None}
 N = 60
 
 

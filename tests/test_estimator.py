@@ -30,6 +30,7 @@ from tests.support.figures import drawn
 
 # As few different programs as can be: these settings, and the number of rows of `table`, unless a test needs others.
 SMALL = {"hidden_layer_sizes": (16,), "members": 3, "max_iter": 40, "learning_rate_init": 0.02, "random_state": 0}
+SMALL |= {"embedding": None, "beside": None}
 SHORT = SMALL | {"max_iter": 3}
 
 

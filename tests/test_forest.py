@@ -249,7 +249,10 @@ def steps():
     """A model that the forest helps: a function with many jumps, and networks that have hardly been trained."""
     random = np.random.default_rng(0)
     X = random.uniform(-1, 1, size=(400, 2))
-    Y = np.stack([np.floor(5 * X[:, 0]), np.sign(X[:, 1])], axis=1) * [100, 1] + random.normal(size=(400, 2)) * [10, 0.1]
+    Y = np.stack([np.floor(5 * X[:, 0]), np.sign(X[:, 1])], axis=1) * [100, 1] + random.normal(size=(400, 2)) * [
+        10,
+        0.1,
+    ]
     model = MDERRegressor((8,), embedding=None, members=4, max_iter=3, beside=["forest"], random_state=0)
     return model.fit(X[:300], Y[:300]), X, Y
 
@@ -276,7 +279,9 @@ def test_a_model_with_a_forest_is_the_mixture_by_hand(steps):
 
 def test_it_is_better_than_networks_alone(steps):
     model, X, Y = steps
-    alone = MDERRegressor((8,), embedding=None, members=4, max_iter=3, beside=None, random_state=0).fit(X[:300], Y[:300])
+    alone = MDERRegressor((8,), embedding=None, members=4, max_iter=3, beside=None, random_state=0).fit(
+        X[:300], Y[:300]
+    )
     assert model.log_prob(X[300:], Y[300:]).mean() > alone.log_prob(X[300:], Y[300:]).mean() + 1
 
 

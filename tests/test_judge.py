@@ -250,7 +250,7 @@ def test_rescaling_multiplies_the_factor_and_nothing_else(n, periodic):
     assert {leaf.dtype for leaf in jax.tree.leaves(changed)} == {np.dtype(np.float32)}
 
 
-SMALL = {"members": 4, "max_iter": 30, "random_state": 0, "learning_rate_init": 3e-2}
+SMALL = {"members": 4, "max_iter": 30, "random_state": 0, "learning_rate_init": 3e-2, "beside": None}
 
 
 def table(rows=150):

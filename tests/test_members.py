@@ -17,6 +17,7 @@ from mder_jax.persistence import ModelFileError
 from tests.support.cases import noisy_line as table
 
 TINY = {"hidden_layer_sizes": (4,), "members": 5, "max_iter": 4, "validation_fraction": 0.2, "random_state": 0}
+TINY |= {"embedding": None, "beside": None}
 N = 60
 
 

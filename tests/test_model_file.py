@@ -26,7 +26,7 @@ from tests.support.cases import long, with_mlp
 def model():
     random = np.random.default_rng(0)
     X, Y = random.normal(size=(80, 3)), random.normal(size=(80, 2))
-    fitted = MDERRegressor((8,), members=3, max_iter=3, nu_max=float("inf"), random_state=0).fit(X, Y)
+    fitted = MDERRegressor((8,), members=3, max_iter=3, nu_max=float("inf"), beside=None, random_state=0).fit(X, Y)
     return fitted.calibrate(random.normal(size=(60, 3)).clip(-2, 2), random.normal(size=(60, 2)))
 
 
@@ -109,7 +109,9 @@ def test_an_exported_predictor_fills_gaps_and_knows_far_rows(transform, tmp_path
     X[::4, 1], X[:, 3] = np.nan, 7.0
     X[5, 0] = 1e6  # a mistyped cell
     Y = np.exp(random.normal(size=(80, 2)))
-    model = MDERRegressor((8,), members=3, max_iter=3, target_transform=transform, random_state=0).fit(X, Y)
+    model = MDERRegressor((8,), members=3, max_iter=3, target_transform=transform, beside=None, random_state=0).fit(
+        X, Y
+    )
     call, single = exported(model, tmp_path / "model.jaxexp"), np.float32(X)
     assert_moments(call(single), model.predict_uncertainty(single))
     new = single[:24].copy()
@@ -130,7 +132,9 @@ def test_an_exported_predictor_of_categories_takes_encoded_columns(tmp_path):
     kinds, plots = np.array(["a", "b"])[row % 2], [f"p{k}" for k in row % 16]
     frame = pd.DataFrame({"kind": kinds, "plot": plots, "id": row, "x": random.normal(size=80)})
     with pytest.warns(UserWarning, match=r"columns left out: 'id' \(a number of its own in every row\)"):
-        model = MDERRegressor((8,), members=3, max_iter=3, random_state=0).fit(frame, random.normal(size=(80, 2)))
+        model = MDERRegressor((8,), members=3, max_iter=3, beside=None, random_state=0).fit(
+            frame, random.normal(size=(80, 2))
+        )
     encoded = model.encoding_.encode(frame).X
     assert encoded.shape == (80, 4)
     assert_moments(exported(model, tmp_path / "model.jaxexp")(np.float32(encoded)), model.predict_uncertainty(frame))
@@ -143,7 +147,9 @@ def test_columns_that_were_left_out_are_not_read_by_an_exported_predictor(tmp_pa
     random = np.random.default_rng(0)
     frame = pd.DataFrame({"id": np.arange(80), "a": random.normal(size=80), "wet": np.arange(80) % 3 == 0})
     with pytest.warns(UserWarning, match=r"columns left out: 'id' \(a number of its own in every row\)"):
-        model = MDERRegressor((8,), members=3, max_iter=3, random_state=0).fit(frame, random.normal(size=(80, 2)))
+        model = MDERRegressor((8,), members=3, max_iter=3, beside=None, random_state=0).fit(
+            frame, random.normal(size=(80, 2))
+        )
     rows = frame.to_numpy(np.float32)
     rows[:, 0] = np.nan
     assert_moments(exported(model, tmp_path / "model.jaxexp")(rows), model.predict_uncertainty(frame))
@@ -152,7 +158,9 @@ def test_columns_that_were_left_out_are_not_read_by_an_exported_predictor(tmp_pa
 def test_columns_named_by_numbers_have_no_names_after_loading_either(tmp_path):
     random = np.random.default_rng(0)
     frame = pd.DataFrame(random.normal(size=(80, 3)), columns=[3, 1, 2])
-    model = MDERRegressor((8,), members=3, max_iter=3, random_state=0).fit(frame, random.normal(size=(80, 2)))
+    model = MDERRegressor((8,), members=3, max_iter=3, beside=None, random_state=0).fit(
+        frame, random.normal(size=(80, 2))
+    )
     model.save(tmp_path / "model.mder")
     again = MDERRegressor.load(tmp_path / "model.mder")
     assert not hasattr(model, "feature_names_in_") and not hasattr(again, "feature_names_in_")

@@ -33,7 +33,7 @@ TRAIN, TEST = slice(0, 30), slice(30, 60)
 
 
 def small(**settings):
-    return MDERRegressor((8,), members=2, max_iter=5, random_state=0, **settings)
+    return MDERRegressor((8,), members=2, max_iter=5, random_state=0, embedding=None, beside=None, **settings)
 
 
 def preprocessing():

@@ -18,7 +18,9 @@ NOVELTY = np.array([0.0, 0.5, 3.0, 1e9, np.inf])
 @pytest.fixture(scope="module")
 def fitted():
     X, Y = np.random.default_rng(0).normal(size=(2, 40, 2))
-    model = MDERRegressor((8,), members=2, max_iter=3, random_state=0).fit(X, Y * [10.0, 1.0] + 5)
+    model = MDERRegressor((8,), members=2, max_iter=3, embedding=None, beside=None, random_state=0).fit(
+        X, Y * [10.0, 1.0] + 5
+    )
     return model, X[:5], Y[:5] * [10.0, 1.0] + 5
 
 

@@ -24,6 +24,7 @@ from mder_jax.estimator.target_transforms import FORMULAS, NamedMap, TargetTrans
 from mder_jax.persistence import ModelFileError
 
 SETTINGS = {"hidden_layer_sizes": (8,), "members": 2, "max_iter": 10, "learning_rate_init": 0.03, "random_state": 0}
+SETTINGS |= {"embedding": None, "beside": None}
 
 
 def minus_log(y):

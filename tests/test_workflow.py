@@ -23,6 +23,7 @@ from mder_jax.persistence import ModelFileError
 
 # One pace of training.
 TINY = {"hidden_layer_sizes": (4,), "members": 2, "max_iter": 3, "learning_rate_init": 5e-3, "random_state": 0}
+TINY |= {"embedding": None, "beside": None}
 
 
 def table(rows=60, seed=0):
@@ -142,7 +143,7 @@ def test_own_rows_judge_all_members_together(given):
     judge = call["judge"]
     assert len(call["X"]) == 60 and not {"weights", "validation"} & set(call)
     np.testing.assert_array_equal(judge._X, call["X"][1:9])
-    np.testing.assert_array_equal(judge._Y, call["Y"][1:9])
+    np.testing.assert_array_equal(judge.rows.Y, call["Y"][1:9])
     np.testing.assert_allclose(judge._weights, weights[1:] / 8, rtol=1e-6)
     assert judge._held_out.shape == (2, 8) and judge._held_out.all()
     assert model.validation_curve_.shape == (2, 3) and model.held_out_ is None
@@ -406,7 +407,7 @@ def z32(model):
 def test_the_usual_network_written_by_hand_is_the_usual_network(change):
     """But for what needs the usual network and loss: one epoch for all members, and a factor on the scale."""
     hidden = mder.table_network((4,), 6, link=lambda raw: mder.niw_link(raw, n=2, relative=True))
-    usual = MDERRegressor(**TINY | change).fit(X, Y)
+    usual = MDERRegressor(**TINY | change | {"embedding": "periodic"}).fit(X, Y)
     np.testing.assert_array_equal(MDERRegressor(**TINY | change, network=hidden).fit(X, Y).predict(X), usual.predict(X))
 
 

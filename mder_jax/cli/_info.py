@@ -29,6 +29,9 @@ def _outline(path: pathlib.Path, model: Any, about: dict[str, Any]) -> Iterator[
     chosen = {name: value for name, value in model.get_params().items() if value != usual[name]}
     versions = about.get("versions") or {}
     yield f"{path}: {model.predictor_.members} networks with hidden layers of {_joined(design.widths, ' and ')}"
+    if model.predictor_.beside is not None:
+        shares = (f"a {kind} with {weight:.0%}" for kind, weight in model.predictor_.beside.weights.items())
+        yield f"beside:    {_joined(shares)} of the weight"
     yield f"targets:   {listed(targets)}"
     if model.predictor_.transform is not None:
         yield f"learnt as: {_joined(model.predictor_.transform.labels())}"

@@ -137,6 +137,11 @@ def _add_train(command: argparse.ArgumentParser) -> None:
     command.add_argument(
         "--hidden", type=_widths, metavar="64,64", help="widths of hidden layers (default 128,128,128)"
     )
+    command.add_argument(
+        "--beside",
+        choices=("process", "forest", "both", "none"),
+        help="members that are no networks: a Gaussian process, a forest (default both, weighted by held-out rows)",
+    )
     command.add_argument("--epochs", type=_count, metavar="E", help="largest number of epochs (default: 100 or more)")
     command.add_argument(
         "--learning-rate",

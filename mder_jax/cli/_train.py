@@ -114,11 +114,16 @@ def _calibrate(model: Any, rows: Rows, path: pathlib.Path, folds: dict[str, Any]
         raise ValueError(f"{error}; the trained model is in {path}, not calibrated") from error
 
 
+# Of --beside; without it the estimator's default.
+BESIDE = {"process": ["process"], "forest": ["forest"], "both": ["process", "forest"], "none": []}
+
+
 def _settings(options: argparse.Namespace) -> dict[str, Any]:
     """Arguments of the estimator, except those left to its defaults."""
     given = {
         "members": options.members,
         "hidden_layer_sizes": options.hidden,
+        "beside": BESIDE.get(options.beside),
         "max_iter": options.epochs,
         "learning_rate_init": options.learning_rate,
         "validation_fraction": options.validation,

@@ -447,12 +447,14 @@ class MDERRegressor(RegressorMixin, BaseEstimator):
           transformed: with a `target_transform` only the distribution of transformed targets is a mixture of t; it is
             returned if this is True, and refused if not.
 
+        The networks are the first members, those of `beside` the last.
+
         Example:
           >>> X, Y = np.random.default_rng(0).uniform(size=(2, 60, 2))
           >>> model = MDERRegressor((8,), members=2, max_iter=5).fit(X[:30], Y[:30])
           >>> mixture = model.predict_dist(X[30:])
           >>> print(type(mixture).__name__, mixture.size, mixture.batch_shape, mixture.n)
-          Mixture 2 (30,) 2
+          Mixture 4 (30,) 2
         """
         return self._rows(X).distribution(transformed)
 

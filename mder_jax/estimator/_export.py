@@ -85,7 +85,8 @@ def _of_process(member: ProcessMember, x: Array) -> NIW:
     process, n = member.process, len(member.process.Psi)
     lengths, linear, constant, noise = process.kernel
     landmarks = jnp.asarray(process.landmarks)
-    squares = jnp.sum((x[:, None] / lengths - landmarks[None] / lengths) ** 2, axis=-1)
+    apart = (x / lengths[None])[:, None] - (process.landmarks / lengths)[None]
+    squares = jnp.sum(apart**2, axis=-1)
     s = jnp.sqrt(5 * squares)
     near = constant + linear * (x @ landmarks.T) + (1 + s + s * s / 3) * jnp.exp(-s)
     features, spread = (near @ jnp.asarray(part).T for part in process.whiteners)
