@@ -15,6 +15,7 @@ from typing import NamedTuple
 
 import numpy as np
 from scipy.linalg import cho_solve, cholesky, solve_triangular
+from scipy.linalg.blas import dtrmm
 from scipy.optimize import minimize
 from scipy.special import gammaln
 from threadpoolctl import threadpool_limits
@@ -192,6 +193,10 @@ class Process:
         landmarks, precision_root, coefficients = map(np.ascontiguousarray, (landmarks, precision_root, coefficients))
         return cls(kernel, landmarks, precision_root, coefficients, Psi, Y.shape[1] + PRIOR_ROWS + float(len(X)))
 
+    def __getstate__(self) -> dict[str, object]:
+        """For pickle: without what follows from the rest."""
+        return {name: value for name, value in self.__dict__.items() if name not in ("whiteners", "factor")}
+
     @functools.cached_property
     def whiteners(self) -> tuple[np.ndarray, np.ndarray]:
         """C⁻¹ and R⁻¹ C⁻¹ with Λ = R Rᵀ, (m, m) both: of k(Z, x) they make φ and the root of φᵀ Λ⁻¹ φ.
@@ -202,7 +207,8 @@ class Process:
           [(20, 20), (20, 20)]
         """
         inverse = solve_triangular(_root(self.kernel, self.landmarks), np.eye(len(self.landmarks)), lower=True)
-        return inverse, solve_triangular(self.precision_root, inverse, lower=True)
+        both = inverse, solve_triangular(self.precision_root, inverse, lower=True)
+        return np.asfortranarray(both[0]), np.asfortranarray(both[1])  # as BLAS reads them
 
     @functools.cached_property
     def factor(self) -> np.ndarray:
@@ -234,8 +240,8 @@ class Process:
 
     def _block(self, X: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         of_prior, of_posterior = self.whiteners
-        near = self.kernel.between(self.landmarks, X)
-        features, spread = of_prior @ near, of_posterior @ near
+        near = self.kernel.between(X, self.landmarks).T
+        features, spread = (dtrmm(1.0, part, near, lower=True) for part in (of_prior, of_posterior))
         unexplained = np.maximum(self.kernel.at(X) - np.einsum("mn,mn->n", features, features), 0.0)
         variance = unexplained / self.kernel.noise + np.einsum("mn,mn->n", spread, spread)
         return features.T @ self.coefficients, 1 / np.maximum(variance, LEAST_VARIANCE)
@@ -243,7 +249,8 @@ class Process:
 
 def _root(kernel: Kernel, landmarks: np.ndarray) -> np.ndarray:
     """C, (m, m)."""
-    jitter = max(JITTER, JITTER_OF_NOISE * kernel.noise)
+    rounding = np.finfo(float).eps * len(landmarks) * float(kernel.at(landmarks).max())
+    jitter = max(JITTER, JITTER_OF_NOISE * kernel.noise, rounding)
     return cholesky(kernel.between(landmarks, landmarks) + jitter * np.eye(len(landmarks)), lower=True)
 
 

@@ -215,7 +215,8 @@ def test_a_judge_is_the_mixture_of_members_that_held_out_a_row():
     judge = Judge(LINE, rows, held_out)
     loss, c = judge.loss_and_factor(params)
     niw = of_line(params, rows.X[used])
-    expected = best_factor(found_for(niw, np.float64(rows.Y[used])), held_out[:, used], np.float64(rows.weights[used]))
+    weights = np.float64(rows.weights[used]) / np.float64(rows.weights[used]).mean()
+    expected = best_factor(found_for(niw, np.float64(rows.Y[used])), held_out[:, used], weights)
     np.testing.assert_allclose((loss, c), expected, rtol=1e-5)
     progress = mder.ensemble.Progress(1, 2, None, params)
     assert judge(progress) == loss

@@ -120,7 +120,11 @@ def _distinct_texts(value: Any) -> bool:
 
 
 def _is_range(value: Any) -> bool:
-    if not isinstance(value, list) or len(value) not in (3, 5) or not all(type(limit) in (int, float) for limit in value):
+    if (
+        not isinstance(value, list)
+        or len(value) not in (3, 5)
+        or not all(type(limit) in (int, float) for limit in value)
+    ):
         return False
     low, high, fill, *tails = value
     finite = all(abs(limit) <= 2 * LARGEST for limit in tails) and all(abs(limit) <= LARGEST for limit in value[:3])

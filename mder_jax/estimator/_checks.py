@@ -59,7 +59,10 @@ def check_settings(settings: dict[str, Any]) -> None:
 
 
 def _are_kinds(values: Any) -> bool:
-    return values is None or (isinstance(values, list | tuple) and all(value in KINDS_BESIDE for value in values))
+    if values is None:
+        return True
+    names = isinstance(values, list | tuple) and all(isinstance(value, str) for value in values)
+    return names and len(set(values)) == len(values) and set(values) <= set(KINDS_BESIDE)
 
 
 def _is_auto(value: Any) -> bool:

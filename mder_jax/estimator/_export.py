@@ -93,7 +93,7 @@ def _of_process(member: ProcessMember, x: Array) -> NIW:
     at = constant + linear * jnp.sum(x * x, axis=1) + 1.0
     unexplained = jnp.maximum(at - jnp.sum(features**2, axis=1), 0.0)
     kappa = 1 / jnp.maximum(unexplained / noise + jnp.sum(spread**2, axis=1), LEAST_VARIANCE)
-    L = jnp.broadcast_to(process.factor, (*kappa.shape, n, n))
+    L = jnp.broadcast_to(process.factor[None], (*kappa.shape, n, n))
     return NIW(features @ jnp.asarray(process.coefficients), L, kappa, jnp.full_like(kappa, process.nu))
 
 
@@ -124,7 +124,8 @@ def _plain_inputs(z: Array, embedded: tuple[tuple[int, int], ...]) -> Array:
     """As `plain_inputs`."""
     named = [column for column, _ in embedded]
     numbers = z[:, np.array([column for column in range(z.shape[1]) if column not in named], int)]
-    levels = [z[:, [column]] == jnp.arange(count) for column, count in embedded if count <= MOST_LEVELS]
+    shown = [(column, count) for column, count in embedded if count <= MOST_LEVELS]
+    levels = [z[:, [column]] == jnp.arange(count, dtype=z.dtype)[None] for column, count in shown]
     return jnp.concatenate(
         [numbers / jnp.hypot(1.0, numbers / CLIP), *(level.astype(z.dtype) for level in levels)], axis=1
     )

@@ -46,7 +46,7 @@ class Judge:
         if len(usable) > most:
             usable = np.sort(np.random.default_rng(0).permutation(usable)[:most])
         self.index, self._held_out = usable, held_out[:, usable]
-        self._weights = weights[usable].astype(np.float64)
+        self._weights = _of_mean_one(weights[usable])
         self.rows = Rows(rows.X[usable], rows.Y[usable].astype(np.float64), self._weights)
         self._X, self._predict = jnp.asarray(self.rows.X), jax.jit(jax.vmap(network.apply, (0, None)))
 
@@ -61,7 +61,7 @@ class Judge:
         """
         networks = self._distances(self._predict(params, self._X)).take(judged)
         apart = [candidate.take(judged) for candidate in candidates]
-        return best_blend(networks, self._held_out[:, judged], self._weights[judged], apart)
+        return best_blend(networks, self._held_out[:, judged], _of_mean_one(self._weights[judged]), apart)
 
     def _distances(self, niw: NIW) -> "Distances":
         return distances(*_in_double_precision(niw), self.rows.Y)
@@ -69,6 +69,11 @@ class Judge:
     def __call__(self, progress: Any) -> float:
         """The loss, for `fit_ensemble`."""
         return self.loss_and_factor(progress.params)[0]
+
+
+def _of_mean_one(weights: np.ndarray) -> np.ndarray:
+    """So that a prior counts as much as it does without weights."""
+    return weights.astype(np.float64) / weights.mean(dtype=np.float64)
 
 
 class Distances(NamedTuple):
@@ -117,7 +122,8 @@ def _distances(mu: np.ndarray, L: np.ndarray, kappa: np.ndarray, nu: np.ndarray,
     q = np.sum(d * np.linalg.solve(S, d[..., None])[..., 0], axis=-1)
     constant = gammaln(0.5 * (df + k)) - gammaln(0.5 * df) - 0.5 * k * np.log(math.pi * df)
     log_prob = constant - 0.5 * log_determinant - 0.5 * (df + k) * np.log1p(q / df)
-    return Distances(df, np.where(good & np.isfinite(log_prob), log_prob, -np.inf), np.maximum(q, 0.0), k)
+    good &= np.isfinite(log_prob)
+    return Distances(df, np.where(good, log_prob, -np.inf), np.where(good, np.maximum(q, 0.0), 0.0), k)
 
 
 def best_factor(found: Distances, members: np.ndarray, weights: np.ndarray) -> tuple[float, float]:

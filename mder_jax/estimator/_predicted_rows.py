@@ -138,12 +138,13 @@ def traced_moments(
     t = mixture.components()
     loc, width, df = t.loc, t.marginal_scale(), t.df
     columns = []
+    shares = None if combination.log_weights is None else jnp.exp(jnp.asarray(combination.log_weights, niw.mu.dtype))
     for j, each in enumerate(transform.maps):
         if not isinstance(each, NamedMap):
             columns.append((learned[0][:, j], learned[1][:, j]))
             continue
         marginal = (centre[j] + unit[j] * loc[..., j], unit[j] * width[..., j], df, centre[j] + unit[j] * ends[..., j])
-        columns.append(folded_moments(*marginal, functools.partial(FORMULAS[each.name].back, jnp), jnp))
+        columns.append(folded_moments(*marginal, functools.partial(FORMULAS[each.name].back, jnp), jnp, shares))
     mean, std = (jnp.stack(part, axis=-1) for part in zip(*columns, strict=True))
     return mean, std
 
@@ -272,11 +273,12 @@ class PredictedRows:
         ends = np.clip(ends, low[:, None], high[:, None])
         loc, scale, df = self._each_row(_marginals)
         loc, scale = self.targets.back(loc), self.targets.std * scale
+        shares = None if self.log_weights is None else np.exp(np.float64(self.log_weights))
         for j, each in enumerate(transform.maps):
             for start in range(0, len(mean) if each else 0, FOLDED_ROWS):
                 rows = np.s_[start : start + FOLDED_ROWS]
                 marginal = (loc[rows, :, j].T, scale[rows, :, j].T, df[rows].T.astype(np.float64), ends[rows, j].T)
-                mean[rows, j], std[rows, j] = folded_moments(*marginal, each.back)  # type: ignore[union-attr]
+                mean[rows, j], std[rows, j] = folded_moments(*marginal, each.back, shares=shares)  # type: ignore[union-attr]
         S = np.where(transform.decreasing, -1.0, 1.0) * np.where(transform.changed, std / learned.std, 1.0)
         return Uncertainty(mean, *(S[:, :, None] * S[:, None, :] * part for part in learned[1:]))
 

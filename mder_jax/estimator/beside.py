@@ -1,5 +1,6 @@
 """Members that are no networks: which there are, and the weights of all, by rows that networks held out."""
 
+import contextlib
 from typing import Any, NamedTuple
 
 import jax
@@ -75,11 +76,14 @@ def fit_beside(
     of_process = np.zeros(len(rows.X), bool) if held_out is None else left_out(held_out)
     if len(rows.complete(~of_process)) < FEWEST_ROWS or rows.Y.shape[1] > MOST_TARGETS:
         kinds = ()
+    if held_out is not None and not of_process[judge.index].any():
+        kinds = tuple(kind for kind in kinds if kind != PROCESS)
     found: dict[str, Any] = {}
     judged = np.ones(len(judge.index), bool)
     if PROCESS in kinds:
-        found[PROCESS] = fit_process_member(rows, ~of_process, embedded, seed)
-        judged = judged if held_out is None else of_process[judge.index]
+        with contextlib.suppress(np.linalg.LinAlgError):  # rows that are nearly alike, in a table of many columns
+            found[PROCESS] = fit_process_member(rows, ~of_process, embedded, seed)
+            judged = judged if held_out is None else of_process[judge.index]
     if FOREST in kinds:
         found[FOREST] = fit_forest_member(rows, held_out, embedded, seed)
     candidates = {

@@ -14,6 +14,8 @@ from mder_jax.process import Kernel, Process, best_kernel
 MOST_ROWS, LANDMARKS = 10_000, 1000
 # At most this fraction of the rows is left out of the process whose predictions determine the weight.
 MOST_LEFT_OUT = 0.35
+# Of a row, relative to the mean.
+LEAST_WEIGHT = 1e-9
 # What a file holds of the process.
 PARTS = ("lengths", "variances", "landmarks", "precision_root", "coefficients", "Psi")
 
@@ -46,10 +48,11 @@ class ProcessMember(NamedTuple):
 
 
 def fit_process_member(rows: Rows, kept: np.ndarray, embedded: tuple[tuple[int, int], ...], seed: int) -> ProcessMember:
-    """The process given the rows of a mask (N,); its landmarks are any rows, which say nothing of their targets."""
+    """The process given the rows of a mask (N,); its landmarks are of these, or of a small table all rows."""
     known = _data(rows, embedded, kept)
     kernel = best_kernel(*known, seed=seed)
-    chosen = np.random.default_rng(seed).permutation(len(rows.X))[:LANDMARKS]
+    several = np.flatnonzero(kept) if kept.sum() >= LANDMARKS else np.arange(len(rows.X))
+    chosen = np.random.default_rng(seed).permutation(several)[:LANDMARKS]
     landmarks = plain_inputs(rows.X[np.sort(chosen)], embedded)
     return ProcessMember(Process.given(kernel, landmarks, *known), embedded)
 
@@ -66,10 +69,16 @@ def left_out(held_out: np.ndarray) -> np.ndarray:
 def _data(
     rows: Rows, embedded: tuple[tuple[int, int], ...], kept: np.ndarray
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray | None]:
-    """Inputs, targets and weights of the rows of a mask that have all targets; of many rows those at equal steps."""
+    """Inputs, targets and weights of the rows of a mask that have all targets; of many rows some at random.
+
+    Weights have a mean of 1, so that σ² is the noise of a usual row.
+    """
     known = rows.complete(kept)
-    known = known[:: -(-len(known) // MOST_ROWS)]
+    if len(known) > MOST_ROWS:
+        known = np.sort(np.random.default_rng(0).permutation(known)[:MOST_ROWS])
     weights = None if rows.weights is None else np.asarray(rows.weights, np.float64)[known]
+    if weights is not None:
+        weights = np.maximum(weights / weights.mean(), LEAST_WEIGHT)
     return plain_inputs(rows.X[known], embedded), np.asarray(rows.Y[known], np.float64), weights
 
 
@@ -109,4 +118,11 @@ def process_of(arrays: dict[str, np.ndarray], width: int, targets: int) -> Proce
     if not all(np.all(values > 0) for values in positive) or variances[3] <= targets + 1 or not np.allclose(Psi, Psi.T):
         raise ValueError("lengths, variances, and matrices of the process must be positive")
     linear, constant, noise, nu = map(float, variances)
-    return Process(Kernel(lengths, linear, constant, noise), landmarks, root, coefficients, Psi, nu)
+    process = Process(Kernel(lengths, linear, constant, noise), landmarks, root, coefficients, Psi, nu)
+    with np.errstate(all="ignore"):
+        found = process.predict(np.concatenate([np.zeros((1, width)), landmarks]))
+        mu, L, kappa = (np.asarray(part, np.float32) for part in found[:3])
+    finite = all(np.isfinite(part).all() for part in (mu, L, kappa)) and nu < np.finfo(np.float32).max
+    if not finite or np.any(kappa <= 0) or np.any(np.diagonal(L) <= 0):
+        raise ValueError("the process does not predict finite numbers")
+    return process

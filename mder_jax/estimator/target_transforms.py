@@ -243,7 +243,9 @@ def _remedy(each: Map) -> str:
     return f"Correct these targets or choose another transform ({others.get(each.name, 'None')} for this target)"
 
 
-def folded_moments(loc: Any, scale: Any, df: Any, ends: Any, back: Callable[[Any], Any], xp: Any = np) -> Any:
+def folded_moments(
+    loc: Any, scale: Any, df: Any, ends: Any, back: Callable[[Any], Any], xp: Any = np, shares: Any = None
+) -> Any:
     r"""Mean and standard deviation of g(T), g = f⁻¹, for a mixture of M univariate t, (M, N) -> (N,) twice.
 
     .. math:: E[g(\min(\max(T, a), b))] = \frac1M \sum_i \sum_k w_{ik}\, g(\min(\max(loc_i + scale_i x_{ik}, a), b))
@@ -257,7 +259,8 @@ def folded_moments(loc: Any, scale: Any, df: Any, ends: Any, back: Callable[[Any
     u = xp.asarray(_STEP * np.arange(-_NODES, _NODES + 1), df.dtype).reshape(1, 1, -1) / c
     x = c * xp.sinh(u)
     weights = xp.cosh(u) * xp.exp(-0.5 * (df + 1) * xp.log1p(x * x / df))
-    weights = weights / xp.sum(weights, axis=-1, keepdims=True) / len(loc)
+    weights = weights / xp.sum(weights, axis=-1, keepdims=True)
+    weights = weights / len(loc) if shares is None else weights * shares[:, None, None]
     low, high = (end[None, :, None] for end in ends)
     values = back(xp.clip(loc[..., None] + scale[..., None] * x, low, high))
     mean = xp.sum(weights * values, axis=(0, 2))
