@@ -16,6 +16,8 @@ MOST_ROWS, LANDMARKS = 10_000, 1000
 MOST_LEFT_OUT = 0.35
 # Of a row, relative to the mean.
 LEAST_WEIGHT = 1e-9
+# In single precision.
+LARGEST = float(np.finfo(np.float32).max)
 # What a file holds of the process.
 PARTS = ("lengths", "variances", "landmarks", "precision_root", "coefficients", "Psi")
 
@@ -122,7 +124,7 @@ def process_of(arrays: dict[str, np.ndarray], width: int, targets: int) -> Proce
     with np.errstate(all="ignore"):
         found = process.predict(np.concatenate([np.zeros((1, width)), landmarks]))
         mu, L, kappa = (np.asarray(part, np.float32) for part in found[:3])
-    finite = all(np.isfinite(part).all() for part in (mu, L, kappa)) and nu < np.finfo(np.float32).max
+    finite = all(np.isfinite(part).all() for part in (mu, L, kappa)) and nu < LARGEST
     if not finite or np.any(kappa <= 0) or np.any(np.diagonal(L) <= 0):
         raise ValueError("the process does not predict finite numbers")
     return process
