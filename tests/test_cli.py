@@ -187,10 +187,12 @@ def test_settings_reach_the_estimator(trained, run, tmp_path, monkeypatch):
     assert seen == always | {"columns": ["x", "w", "group", "b"], "rows": 102, "checkpoint": checkpoint}
     options = (
         "--members 3 --hidden 7,5 --epochs 9 --learning-rate 0.01 --seed 4 --validation 0.3 --calibrate 0.25 --last"
+        " --beside forest"
     )
     code, _, error = run(*start, *options.split(), "--checkpoint", tmp_path / "here")
     assert (code, error) == (1, "mder: as far as it goes\n")
     given = {"members": 3, "hidden_layer_sizes": (7, 5), "max_iter": 9, "learning_rate_init": 0.01}
+    given |= {"beside": ["forest"]}
     given |= {
         "random_state": 4,
         "validation_fraction": 0.3,
@@ -792,7 +794,10 @@ def test_a_reader_that_has_seen_enough():
 
 def test_info_says_the_first_things_as_text_and_all_as_json(trained, run):
     code, text, error = run("info", trained / "model.mder")
-    assert (code, error) == (0, "") and "2 networks with hidden layers of 8\ntargets:   'a', 'b'\n" in text
+    assert (code, error) == (0, "") and "\ntargets:   'a', 'b'\n" in text
+    assert re.search(
+        r"2 networks with hidden layers of 8\nbeside:    a process with \d+%(, a forest with \d+%)? of", text
+    )
     assert re.search(
         r"features:  'x' \(-\S+ to \S+\), 'w' \(\S+ to \S+\), 'group' \(2 levels: 'u', 'v'\)\ntrained: ", text
     )

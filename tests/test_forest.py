@@ -308,3 +308,10 @@ def test_by_members_each_row_is_scored_by_trees_that_do_not_know_it(steps, tmp_p
 def test_other_members_beside_are_refused(value):
     with pytest.raises(ValueError, match="beside must be None, or a list of some of process, forest"):
         MDERRegressor(beside=value).fit(*table(20))
+
+
+def test_without_rows_enough_for_each_group_there_is_no_forest():
+    """The networks hold out nine rows of ten, so that each group of trees would have six."""
+    X, Y = table(60)
+    model = MDERRegressor((4,), embedding=None, members=2, max_iter=2, validation_fraction=0.9, random_state=0)
+    assert model.fit(X, Y).predictor_.beside is None

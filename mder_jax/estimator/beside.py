@@ -74,7 +74,8 @@ def fit_beside(
       seed: of all that is drawn.
     """
     of_process = np.zeros(len(rows.X), bool) if held_out is None else left_out(held_out)
-    if len(rows.complete(~of_process)) < FEWEST_ROWS or rows.Y.shape[1] > MOST_TARGETS:
+    missing = [of_process] if held_out is None else [of_process, *held_out]
+    if min(len(rows.complete(~own)) for own in missing) < FEWEST_ROWS or rows.Y.shape[1] > MOST_TARGETS:
         kinds = ()
     if held_out is not None and not of_process[judge.index].any():
         kinds = tuple(kind for kind in kinds if kind != PROCESS)
