@@ -82,7 +82,7 @@ class Forest(NamedTuple):
         return np.concatenate([np.empty((0, len(self.roots)), np.int32), *blocks])
 
     def _checked(self, X: np.ndarray) -> np.ndarray:
-        X = np.ascontiguousarray(X, np.float32)
+        X = _single("X", X)
         if X.ndim != 2 or X.shape[1] <= self.column.max(initial=-1):
             raise ValueError(f"X must have the columns of the fit; got shape {X.shape}")
         return X
@@ -173,6 +173,12 @@ def _worth(rows: np.ndarray) -> np.ndarray:
     return T * T / np.add.reduceat(counts.astype(np.float64) ** 2, np.cumsum([0, *begins.sum(axis=1)[:-1]]))
 
 
+def _single(name: str, values: np.ndarray) -> np.ndarray:
+    """In single precision, in which trees compare."""
+    with np.errstate(over="ignore"):
+        return np.ascontiguousarray(doubles(name, values), np.float32)
+
+
 def fit_forest(X: np.ndarray, Y: np.ndarray, trees: int = 100, seed: int = 0, rows: np.ndarray | None = None) -> Forest:
     """Trees of inputs (N, d) and standardised targets (N, n), both without gaps.
 
@@ -191,16 +197,20 @@ def fit_forest(X: np.ndarray, Y: np.ndarray, trees: int = 100, seed: int = 0, ro
     """
     from sklearn.ensemble import ExtraTreesRegressor
 
-    X, Y = doubles("X", X).astype(np.float32), doubles("Y", Y)
+    X, Y = _single("X", X), doubles("Y", Y)
     if X.ndim != 2 or Y.ndim != 2 or len(X) != len(Y) or not Y.size:
         raise ValueError(f"X and Y must be (N, d) and (N, n) with N, n >= 1; got shapes {X.shape} and {Y.shape}")
-    for name, values in (("X", X), ("Y", Y)):
+    targets = _single("Y", Y)
+    for name, values in (("X", X), ("Y", targets)):
         if not np.isfinite(values).all():
             raise ValueError(f"{name} must be finite")
     known = np.arange(len(X)) if rows is None else np.asarray(rows)
+    if known.ndim != 1 or known.dtype.kind not in "iu" or not len(known) or known.min() < 0 or known.max() >= len(X):
+        raise ValueError(f"rows must be indices of some of the {len(X)} rows; got {rows!r:.60}")
     if X.shape[1] == 0:
         X = np.zeros((len(X), 1), np.float32)
-    count, random = integer("trees", trees), np.random.default_rng(seed)
+    count, seed = integer("trees", trees), integer("seed", seed, 0)
+    random = np.random.default_rng(seed)
     model = ExtraTreesRegressor(count, random_state=seed, n_jobs=-1)
     model.fit(X[known], Y[known] if Y.shape[1] > 1 else Y[known, 0])
     leaves = model.apply(X[known])
@@ -210,7 +220,7 @@ def fit_forest(X: np.ndarray, Y: np.ndarray, trees: int = 100, seed: int = 0, ro
         start += len(made[-1][0])
     column, threshold, right = (np.concatenate(parts) for parts in zip(*made, strict=True))
     roots = np.cumsum([0, *(len(part[0]) for part in made)])[:-1].astype(np.int32)
-    return Forest(column, threshold, right, roots, Y.astype(np.float32))
+    return Forest(column, threshold, right, roots, targets)
 
 
 def _as_arrays(

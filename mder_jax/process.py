@@ -32,6 +32,9 @@ PRIOR_SCALE, PRIOR_ROWS = 0.01, 2
 JITTER, JITTER_OF_NOISE = 1e-9, 1e-3
 # κ is at most its inverse.
 LEAST_VARIANCE = 1e-9
+# Standardised inputs of a fit are not beyond the first, other numbers not beyond the second.
+LARGEST, LARGEST_ELSEWHERE = 1e4, 1e10
+LEAST_WEIGHT = 1e-100
 # Rows of which kernels are computed at once.
 BLOCK = 4096
 # Mean and standard deviation of the Gaussian priors of ln a, ln c and ln σ². That of ln ℓ is about ½ ln d + ½, since
@@ -176,7 +179,10 @@ class Process:
           [[0.9091]]
         """
         X, Y, w = _checked(X, Y, weights)
-        root = _root(kernel, landmarks)
+        kernel, landmarks = _checked_kernel(kernel, X.shape[1]), doubles("landmarks", landmarks)
+        if landmarks.ndim != 2 or landmarks.shape[1:] != X.shape[1:]:
+            raise ValueError(f"landmarks must be rows like those of X, {X.shape}; got shape {landmarks.shape}")
+        root = _root(kernel, _standardised("landmarks", landmarks))
         precision, right = kernel.noise * np.eye(len(landmarks)), np.zeros((len(landmarks), Y.shape[1]))
         for start in range(0, len(X), BLOCK):
             rows = np.s_[start : start + BLOCK]
@@ -232,6 +238,7 @@ class Process:
         X = doubles("X", X)
         if X.ndim != 2 or X.shape[1] != self.landmarks.shape[1]:
             raise ValueError(f"X must have shape (N, {self.landmarks.shape[1]}); got {X.shape}")
+        X = _standardised("X", X, LARGEST_ELSEWHERE)
         mu, kappa = np.empty((len(X), len(self.Psi))), np.empty(len(X))
         for start in range(0, len(X), BLOCK):
             rows = np.s_[start : start + BLOCK]
@@ -261,10 +268,30 @@ def _checked(X: np.ndarray, Y: np.ndarray, weights: np.ndarray | None) -> tuple[
     w = np.ones(len(X)) if weights is None else doubles("weights", weights)
     if w.shape != (len(X),):
         raise ValueError(f"weights must be one number for each of the {len(X)} rows; got shape {w.shape}")
-    for name, values, good in (("X", X, True), ("Y", Y, True), ("weights", w, w > 0)):
-        if not np.all(np.isfinite(values) & good):
-            raise ValueError(f"{name} must be finite{', and above 0' if name == 'weights' else ''}")
-    return X, Y, w
+    if not np.all((w > LEAST_WEIGHT) & (w < 1 / LEAST_WEIGHT)):
+        raise ValueError(f"weights must be finite, and above 0 ({LEAST_WEIGHT:g})")
+    return _standardised("X", X), _standardised("Y", Y, LARGEST_ELSEWHERE), w
+
+
+def _standardised(name: str, values: np.ndarray, largest: float = LARGEST) -> np.ndarray:
+    if not np.isfinite(values).all():
+        raise ValueError(f"{name} must be finite")
+    if np.any(np.abs(values) > largest):
+        raise ValueError(f"{name} must be standardised, with no entry beyond {largest:g}; got {np.abs(values).max():g}")
+    return values
+
+
+def _checked_kernel(kernel: Kernel, d: int) -> Kernel:
+    """A kernel for inputs (N, d)."""
+    if not isinstance(kernel, Kernel):
+        raise TypeError(f"kernel must be a Kernel; got {kernel!r:.60}")
+    lengths, rest = doubles("lengths", kernel.lengths), doubles("kernel", kernel[1:])
+    if lengths.shape != (d,) or rest.shape != (3,):
+        raise ValueError(f"a kernel has {d} lengths and three numbers; got shapes {lengths.shape} and {rest.shape}")
+    positive = np.all(np.isfinite(lengths) & (lengths > 0)) and np.all(np.isfinite(rest) & (rest >= 0)) and rest[2] > 0
+    if not positive:
+        raise ValueError(f"lengths and noise must be positive, linear and constant 0 or more; got {kernel!r:.200}")
+    return Kernel(lengths, *rest.tolist())
 
 
 def _positive(matrices: np.ndarray) -> np.ndarray:
@@ -298,7 +325,7 @@ def fit_process(
       True
     """
     X, Y, w = _checked(X, Y, weights)
-    kernel = best_kernel(X, Y, w, integer("rows_of_kernel", rows_of_kernel), seed)
+    kernel = best_kernel(X, Y, w, integer("rows_of_kernel", rows_of_kernel), integer("seed", seed, 0))
     chosen = np.random.default_rng(seed).permutation(len(X))[: integer("landmarks", landmarks)]
     return Process.given(kernel, X[np.sort(chosen)], X, Y, w)
 
@@ -321,7 +348,7 @@ def best_kernel(
       True
     """
     X, Y, w = _checked(X, Y, weights)
-    few = np.sort(np.random.default_rng(seed).permutation(len(X))[: integer("rows", rows)])
+    few = np.sort(np.random.default_rng(integer("seed", seed, 0)).permutation(len(X))[: integer("rows", rows)])
     X, Y, w = X[few], Y[few], w[few]
     d = X.shape[1]
     middle = np.concatenate([np.full(d, 0.5 * math.log(max(d, 1)) + 0.5), [mean for mean, _ in PRIOR_OF_REST]])
@@ -356,6 +383,7 @@ def log_evidence(kernel: Kernel, X: np.ndarray, Y: np.ndarray, weights: np.ndarr
       0.6287
     """
     X, Y, w = _checked(X, Y, weights)
+    kernel = _checked_kernel(kernel, X.shape[1])
     with np.errstate(divide="ignore"):  # ln 0 of a kernel without a linear part or a constant
         theta = np.log([*kernel.lengths, kernel.linear, kernel.constant, kernel.noise])
     N, n = Y.shape

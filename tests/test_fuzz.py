@@ -14,6 +14,9 @@ from tests.support import fuzz
 # What needs no case: it calls a function of the user, prints, has no argument with a name, or is lax.dot_general.
 NOT_CALLED = {"PerMember.of", "cli.main", "ensemble.clear_programs", "networks.row_dot_general"}
 NOT_CALLED |= {"Scorer.get_metadata_routing", "pipeline.make_pipeline"}
+# Parts of a process or a forest, which are given what the library has made.
+NOT_CALLED |= {"Kernel.at", "Kernel.between", "Posterior.niw", "Process.given", "Process.whiteners", "Process.factor"}
+NOT_CALLED |= {"Forest.answer", "Forest.joined", "Forest.trees"}
 QUICK = {name: target for name, target in fuzz.targets().items() if "slow" not in target.notes}
 
 

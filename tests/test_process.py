@@ -381,3 +381,29 @@ BAD = [
 def test_bad_input_is_quoted(call, message):
     with pytest.raises((ValueError, TypeError), match=message):
         call()
+
+
+PLAIN = Kernel(np.ones(2), linear=0.1, constant=1.0, noise=0.1)
+TABLE = np.eye(4, 2), np.ones((4, 1))
+
+
+@pytest.mark.parametrize(
+    ("call", "error", "message"),
+    [
+        (lambda: log_evidence((1, 2, 3, 4), *TABLE), TypeError, r"kernel must be a Kernel; got \(1, 2, 3, 4\)"),
+        (lambda: log_evidence(PLAIN._replace(lengths=np.ones(3)), *TABLE), ValueError, "2 lengths and three"),
+        (lambda: log_evidence(PLAIN._replace(noise=0.0), *TABLE), ValueError, "noise must be positive"),
+        (
+            lambda: log_evidence(PLAIN._replace(linear=-1.0), *TABLE),
+            ValueError,
+            "linear and constant 0 or more",
+        ),
+        (lambda: Process.given(PLAIN, np.eye(3), *TABLE), ValueError, r"rows like those of X, \(4, 2\)"),
+        (lambda: fit_process(1e5 * TABLE[0], TABLE[1]), ValueError, "no entry beyond 10000; got 100000"),
+        (lambda: fit_process(*TABLE, seed=-1), ValueError, "seed must be at least 0; got -1"),
+        (lambda: fit_process(*TABLE).predict(np.full((1, 2), np.nan)), ValueError, "X must be finite"),
+    ],
+)
+def test_a_kernel_that_does_not_fit_and_numbers_that_are_not_standardised_are_refused(call, error, message):
+    with pytest.raises(error, match=message):
+        call()

@@ -97,10 +97,10 @@ def filled(found: Any, size: int) -> mder.Mixture:
     if isinstance(found, mder.StudentT):
         found = mder.Mixture(jax.tree.map(lambda leaf: leaf[None], found))
     missing = size - found.size
-    own = np.zeros(found.size) if found.log_weights is None else np.asarray(found.log_weights)
+    own = np.zeros((found.size, 1)) if found.log_weights is None else np.asarray(found.log_weights)
     members = jax.tree.map(lambda leaf: np.concatenate([leaf, *[leaf[-1:]] * missing]), found.members)
-    log_weights = np.append(own, np.full(missing, -np.inf))
-    return mder.Mixture(members, np.broadcast_to(log_weights[:, None], members.batch_shape))
+    known = np.broadcast_to(own.reshape(found.size, -1), (found.size, *found.batch_shape))
+    return mder.Mixture(members, np.concatenate([known, np.full((missing, *found.batch_shape), -np.inf)]))
 
 
 def _both(label: str) -> tuple[Row, Row]:

@@ -197,7 +197,7 @@ class Encoding:
           >>> from mder_jax import columns
           >>> encoding, _ = columns.learn([[1.0], [2.0], [3.0]])
           >>> encoding.to_json()["columns"][0]["ranges"]
-          [[1.0, 3.0, 2.0]]
+          [[1.0, 3.0, 2.0, 0.0, 0.0]]
         """
         columns = [column._asdict() for column in self.columns]
         for column in columns:

@@ -97,7 +97,7 @@ def fit_forest_member(
         known = complete if held_out is None else complete[~held_out[members[0], complete]]
         if len(known) > MOST_ROWS:
             known = np.sort(random.permutation(known)[:MOST_ROWS])
-        forests.append(fit_forest(inputs, np.nan_to_num(rows.Y), each, (seed + number) % (1 << 32), known))
+        forests.append(fit_forest(inputs, np.nan_to_num(rows.Y), each, (seed + number) % ((1 << 31) - 1), known))
     spread, floor = (float(np.exp(mean)) for mean, _ in PRIORS)
     return ForestMember(Forest.joined(forests), tuple(networks), spread, floor, embedded)
 

@@ -140,6 +140,10 @@ ensemble.load_ensemble | | | concrete picky any
 Ensemble.keep | members:indices | | concrete slow any
 Ensemble.save | | | concrete slow picky any
 devices.use_all_cores,use_compilation_cache | | | concrete picky any
+process.fit_process,best_kernel,log_evidence | weights:+N landmarks:four | | 0.3 concrete picky any
+forest.fit_forest | rows:indices | | 0.3 concrete picky any
+Process.predict | | | 0.3 concrete any
+Forest.predict,rows | | | 0.3 concrete any
 MDERRegressor.fit | | | 0.1 concrete slow picky any
 MDERRegressor.predict,predict_uncertainty,predict_dist,predict_all,sample_y,score,log_prob | | | concrete slow
 MDERRegressor.predict_interval,predict_quantiles | | | concrete slow any
@@ -307,6 +311,9 @@ KINDS = {
     "periodic": one_of(None, [1], ()), "embedding": one_of(PeriodicEmbedding(2, 2)), "sharpness": one_of((1.0, 2.0)),
     "clip": one_of(3.0, np.inf), "like": one_of(None), "judge": one_of(None, lambda progress: 1.0),
     "judge_every": one_of(None, 1),
+    "kernel": one_of(mder.process.Kernel(np.ones(2), 0.1, 1.0, 0.1)), "seed": one_of(0, 5), "rows_of_kernel": FOUR,
+    "process.rows": FOUR, "trees": TWO, "Process.self": lambda rng, axes: mder.fit_process(np.eye(2), np.eye(2)),
+    "Forest.self": lambda rng, axes: mder.fit_forest(np.eye(2), np.eye(2), trees=2),
     "settings": built(dict, one_of(SETTINGS)), "content": lambda rng, axes: hostile_file(rng),
 }
 
