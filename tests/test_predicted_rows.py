@@ -30,10 +30,14 @@ def predicted(model, X, novelty=(0.0,) * 5, keep=True):
 
 def numpy_novel(members, novelty):
     """The members of the formula, in double precision."""
+    novelty = np.float64(novelty)
     mu, L, kappa, nu = (np.asarray(leaf, np.float64) for leaf in jax.tree.leaves(members))
     n = mu.shape[-1]
     noise = (nu / (nu - n - 1))[..., None, None] * L @ np.swapaxes(L, -1, -2)
     w = np.where(np.isinf(novelty), 1.0, novelty / (1 + np.where(np.isinf(novelty), 0.0, novelty)))
+    largest = np.max(np.diagonal(noise, axis1=-2, axis2=-1), axis=-1) * (1 + 1 / kappa)
+    c = np.minimum(1, 4 / (np.minimum(1, 2 * w) + 1e-300) / largest)
+    noise = c[..., None, None] * noise
     total = noise * (1 + 1 / kappa)[..., None, None] + w[:, None, None] * np.eye(n)
     ratio = np.trace(total, axis1=-2, axis2=-1) / np.trace(noise, axis1=-2, axis2=-1)
     own = total * ((nu - n - 1) / nu / ratio)[..., None, None]
@@ -44,6 +48,7 @@ def test_each_target_gets_its_fraction_of_the_variance(fitted):
     model, X, _ = fitted
     rows = predicted(model, X)
     members = jax.tree.map(lambda leaf: np.moveaxis(leaf, 0, 1), rows.outputs)
+    members = replace(members, L=members.L / 8)
     novel = with_novelty(members, NOVELTY.astype(np.float32))
     for got, expected in zip(jax.tree.leaves(novel), jax.tree.leaves(numpy_novel(members, NOVELTY)), strict=True):
         np.testing.assert_allclose(got, expected, rtol=1e-4, atol=1e-6)
@@ -54,6 +59,20 @@ def test_each_target_gets_its_fraction_of_the_variance(fitted):
     np.testing.assert_allclose(noise, before, rtol=1e-4)
     for part in ("mu", "nu"):
         np.testing.assert_array_equal(getattr(novel, part), getattr(members, part))
+
+
+def test_a_member_that_says_anything_of_rows_it_has_not_seen_is_bounded():
+    """From w = 1/2 on, so that no interval of a row further away is narrower."""
+    wild = NIW(np.zeros((1, 5, 2)), np.broadcast_to(np.diag([100.0, 0.1]), (1, 5, 2, 2)), np.ones((1, 5)), 9.0)
+    wild = jax.tree.map(np.float32, NIW(wild.mu, wild.L, wild.kappa, np.full((1, 5), 9.0)))
+    novelty = np.array([0.0, 1 / 9, 1.0, 4.0, np.inf], np.float32)
+    novel = with_novelty(wild, novelty)
+    for got, expected in zip(jax.tree.leaves(novel), jax.tree.leaves(numpy_novel(wild, novelty)), strict=True):
+        np.testing.assert_allclose(got[:, 1:], expected[:, 1:], rtol=1e-4, atol=1e-6)
+    variances = np.diagonal(niw.predictive(novel).covariance()[0], axis1=-2, axis2=-1)
+    np.testing.assert_allclose(variances[1:, 0], [4 / 0.2 + 0.1, 4.5, 4.8, 5.0], rtol=1e-4)
+    assert np.all(np.diff(variances[2:], axis=0) > 0)
+    np.testing.assert_array_equal(novel.L[:, 0], wild.L[:, 0])
 
 
 def test_no_novelty_leaves_every_bit(fitted):

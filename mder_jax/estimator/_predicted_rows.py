@@ -41,6 +41,8 @@ from mder_jax.student_t import Interval, StudentT
 
 # Rows are evaluated in blocks of one size, so that a prediction does not depend on how many rows came with it.
 BLOCK = 1024
+# Of a standardised target, in a row that is unlike those of the fit.
+MOST_VARIANCE = 4.0
 # The largest number of values drawn at once.
 SAMPLED = 1 << 22
 # Rows of which moments of transformed targets are computed at once.
@@ -48,19 +50,21 @@ FOLDED_ROWS = 256
 
 
 def with_novelty(members: NIW, novelty: Array) -> NIW:
-    """Members (M, N) whose predictive covariance has grown to T = E[Σ](1 + 1/κ) + w I, w = s/(1 + s).
+    """Members (M, N) whose predictive covariance has changed to T = c E[Σ](1 + 1/κ) + w I, w = s/(1 + s).
 
     s is the novelty of each row, (N,): each standardised target gets the fraction w of its variance over the table, and
-    never more. 1 + 1/κ' = tr T / tr E[Σ] and E[Σ]' = T/(1 + 1/κ'): the noise is the same on average over targets, and
-    the uncertainty about the mean grows. μ and ν stay, and s = 0 changes nothing.
+    never more. What a member says of rows that it has not seen may be anything: c ≤ 1 is such that no variance is above
+    4/min(1, 2w). 1 + 1/κ' = tr T / c tr E[Σ] and E[Σ]' = T/(1 + 1/κ'): but for c the noise is the same on average over
+    targets, and the uncertainty about the mean grows. μ and ν stay, and s = 0 changes nothing.
     """
-    noise, w = aleatoric(members), (1 - 1 / (1 + novelty))[None]
-    own, n = jnp.mean(linalg.diagonal(noise), axis=-1), members.mu.shape[-1]
-    ratio = 1 + 1 / members.kappa + w / own
-    total = (
-        noise * (1 + 1 / members.kappa)[..., None, None]
-        + w[..., None, None] * jnp.eye(n, dtype=noise.dtype)[None, None]
-    )
+    w, n = (1 - 1 / (1 + novelty))[None], members.mu.shape[-1]
+    noise, inflation = aleatoric(members), 1 + 1 / members.kappa
+    largest = jnp.max(linalg.diagonal(noise), axis=-1) * inflation
+    c = jnp.minimum(1.0, MOST_VARIANCE / jnp.minimum(1.0, 2 * w) / largest)
+    noise = c[..., None, None] * noise
+    own = jnp.mean(linalg.diagonal(noise), axis=-1)
+    ratio = inflation + w / own
+    total = noise * inflation[..., None, None] + w[..., None, None] * jnp.eye(n, dtype=noise.dtype)[None, None]
     factor = (members.nu - n - 1) / (members.nu * ratio)
     novel = jnp.broadcast_to(novelty[None] > 0, members.kappa.shape)
     L = jnp.where(novel[..., None, None], linalg.cholesky(total * factor[..., None, None]), members.L)
