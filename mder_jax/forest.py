@@ -139,7 +139,9 @@ class Forest(NamedTuple):
           2
         """
         ends = np.append(self.roots, len(self.column))
-        first, last, _ = chosen.indices(len(self.roots))
+        first, last, step = chosen.indices(len(self.roots))
+        if step != 1:
+            raise ValueError(f"trees are taken one after the other; got {chosen}")
         nodes = np.s_[ends[first] : ends[last]]
         shifted = self.right[nodes] - ends[first], self.roots[first:last] - ends[first]
         return Forest(self.column[nodes], self.threshold[nodes], *shifted, self.targets)

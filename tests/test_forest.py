@@ -2,6 +2,7 @@
 
 import copy
 
+import jax
 import numpy as np
 import pytest
 from numpy.testing import assert_allclose, assert_array_equal
@@ -12,6 +13,7 @@ from mder_jax import MDERRegressor, forest as forests, niw
 from mder_jax.estimator import forest_member
 from mder_jax.estimator._rows import CLIP, MOST_LEVELS, Rows, plain_inputs
 from mder_jax.forest import Forest, fit_forest
+from mder_jax.persistence import ModelFileError
 
 
 def table(rows=120, seed=0, columns=3):
@@ -315,3 +317,37 @@ def test_without_rows_enough_for_each_group_there_is_no_forest():
     X, Y = table(60)
     model = MDERRegressor((4,), embedding=None, members=2, max_iter=2, validation_fraction=0.9, random_state=0)
     assert model.fit(X, Y).predictor_.beside is None
+
+
+def test_many_blocks_share_the_nodes_and_the_rows_of_large_tables(monkeypatch):
+    monkeypatch.setattr(forest_member, "MOST_NODES", 10 * 25 * 2 * 15)
+    many = forest_member.fit_forest_member(rows_with_gaps(), np.eye(10, 60, dtype=bool), (), 0)
+    assert len(many.forest.roots) == 250 and len(many.forest.column) <= forest_member.MOST_NODES
+    assert len(np.unique(many.forest.rows(plain_inputs(rows_with_gaps().X, ()))[:, :25])) == 15
+
+
+@pytest.mark.parametrize("change", [{"spread": 1e80}, {"floor": 1e-90}, {"spread": 0.0}, {"floor": -1.0}])
+def test_a_file_with_numbers_that_no_fit_finds_is_refused(steps, tmp_path, change):
+    model = copy.deepcopy(steps[0])
+    forest = model.predictor_.beside.members["forest"]
+    model.predictor_.beside.members["forest"] = forest._replace(**change)
+    model.save(tmp_path / "model.mder")
+    with pytest.raises(ModelFileError, match="groups and scale of the forest are inconsistent"):
+        MDERRegressor.load(tmp_path / "model.mder")
+
+
+def test_an_exported_forest_predicts_the_same_also_far_from_zero(steps, tmp_path):
+    _, X, Y = steps
+    far = np.round(20 * X) + 1e6  # single precision holds it, but not its mean
+    model = MDERRegressor((8,), embedding=None, members=2, max_iter=3, beside=["forest"], random_state=0)
+    model.fit(far[:300], Y[:300]).export(tmp_path / "model.jaxexp")
+    exported = jax.export.deserialize(bytearray((tmp_path / "model.jaxexp").read_bytes()))
+    found, expected = exported.call(far[:300].astype(np.float32)), model.predict_uncertainty(far[:300])
+    assert model.predictor_.beside.weights["forest"] > 0.5
+    for part in ("mean", "aleatoric", "epistemic"):
+        assert_allclose(found[part], getattr(expected, part), rtol=1e-3, atol=1e-3)
+
+
+def test_trees_are_taken_one_after_the_other(both):
+    with pytest.raises(ValueError, match="one after the other"):
+        both[0].trees(slice(0, 10, 2))

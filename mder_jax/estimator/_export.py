@@ -37,6 +37,8 @@ def export(predictor: Predictor, encoding: Encoding, path: str | pathlib.Path) -
     (x_mean, x_std), (y_mean, y_std), scale = jax.tree.map(
         np.float32, (predictor.inputs, predictor.targets, predictor.scale)
     )
+    # So that large numbers keep their digits.
+    x_rest = np.asarray(predictor.inputs.mean - np.asarray(x_mean, np.float64), np.float32)
     beside = predictor.beside
     combination = Combination(scale, None if beside is None else beside.log_weights(predictor.members))
     network, params = predictor.design.network(), jax.tree.map(jnp.asarray, predictor.params)
@@ -44,7 +46,7 @@ def export(predictor: Predictor, encoding: Encoding, path: str | pathlib.Path) -
 
     def in_original_units(x: Array) -> dict[str, Any]:
         x, novelty = _encoded(encoding.columns, x) if of_numbers else (x, jnp.zeros_like(x[:, 0]))
-        z = (x - x_mean[None]) / x_std[None]
+        z = ((x - x_mean[None]) - x_rest[None]) / x_std[None]
         outputs = jax.vmap(network.apply, (0, None))(params, z)
         outputs = outputs if beside is None else with_members(outputs, _of_further(beside, z))
         outputs = with_novelty(outputs, novelty)
@@ -114,8 +116,10 @@ def _of_forest(member: ForestMember, x: Array) -> NIW:
     mu = jnp.mean(y, axis=1)
     d = y - mu[:, None]
     scale = member.spread * jnp.einsum("nti,ntj->nij", d, d) / rows.shape[1] + member.floor * jnp.eye(n)[None]
-    alike = jnp.sum(rows[:, :, None] == rows[:, None, :], axis=(1, 2))  # Σ of squares of how often each row is there
-    kappa, nu = rows.shape[1] ** 2 / alike, DF + n - 1
+    place = jnp.broadcast_to(jnp.arange(rows.shape[1]), rows.shape)
+    begins = jnp.concatenate([jnp.ones_like(rows[:, :1], bool), rows[:, 1:] != rows[:, :-1]], axis=1)
+    repeat = place - lax.cummax(jnp.where(begins, place, 0), axis=1)  # 0, 1, ... among answers with one row
+    kappa, nu = rows.shape[1] ** 2 / jnp.sum(2 * repeat + 1, axis=1), DF + n - 1  # 1 + 3 + 5 + ... is a square
     L = linalg.cholesky(scale * (DF / nu * kappa / (1 + kappa))[:, None, None])
     return NIW(mu, L, kappa, jnp.full_like(kappa, nu))
 

@@ -9,7 +9,7 @@ import numpy as np
 from mder_jax._arguments import is_integer
 from mder_jax.estimator._judge import Judge
 from mder_jax.estimator._rows import Rows, plain_inputs
-from mder_jax.estimator.forest_member import ForestMember, fit_forest_member, forest_arrays, forest_of
+from mder_jax.estimator.forest_member import ForestMember, fit_forest_member, forest_arrays, forest_of, within_limits
 from mder_jax.estimator.process_member import ProcessMember, fit_process_member, left_out, process_arrays, process_of
 from mder_jax.niw import NIW
 
@@ -104,7 +104,10 @@ def fit_beside(
                 spread, floor = np.exp(blend.theta[list(candidates).index(FOREST)]).tolist()
                 found[FOREST] = found[FOREST]._replace(spread=spread, floor=floor)
             return Beside({kind: found[kind] for kind in shares}, shares), blend.factor
-        del candidates[min(shares, key=shares.__getitem__)]
+        lightest = min(shares, key=shares.__getitem__)
+        del candidates[lightest]
+        if lightest == PROCESS:
+            judged = np.ones(len(judge.index), bool)
     return None, judge.loss_and_factor(params)[1]
 
 
@@ -151,7 +154,7 @@ def from_document(
         own = fields["forest"]
         groups, spread, floor = own["groups"], float(own["spread"]), float(own["floor"])
         good = groups and all(group and all(is_integer(one) and one >= 0 for one in group) for group in groups)
-        if not good or not (0 < spread < np.inf and 0 < floor < np.inf):
+        if not good or not within_limits(spread, floor):
             raise ValueError(f"groups and scale of the forest are inconsistent: {own!r:.80}")
         forest = forest_of(arrays, width, targets, len(groups))
         members[kind] = ForestMember(forest, tuple(map(tuple, groups)), spread, floor, embedded)

@@ -22,6 +22,8 @@ DF = 5.0
 # Mean and standard deviation of the Gaussian priors of ln v and ln f, and where they are sought.
 PRIORS = ((0.0, 1.0), (-5.0, 2.0))
 LIMITS = ((-3.0, 3.0), (-14.0, 0.0))
+# Of standardised targets.
+LARGEST = 1e15
 # What a file holds of the forest.
 PARTS = Forest._fields
 
@@ -91,12 +93,13 @@ def fit_forest_member(
     complete = rows.complete(np.ones(len(rows.X), bool))
     trees = min(TREES, max(FEWEST_TREES, MOST_NODES // (2 * min(len(complete), MOST_ROWS))))
     each = max(FEWEST_OF_GROUP, -(-trees // len(networks)))
+    most = min(MOST_ROWS, MOST_NODES // (2 * each * len(networks)))
     inputs = plain_inputs(rows.X, embedded)
     forests, random = [], np.random.default_rng(seed)
     for number, members in enumerate(networks):
         known = complete if held_out is None else complete[~held_out[members[0], complete]]
-        if len(known) > MOST_ROWS:
-            known = np.sort(random.permutation(known)[:MOST_ROWS])
+        if len(known) > most:
+            known = np.sort(random.permutation(known)[:most])
         forests.append(fit_forest(inputs, np.nan_to_num(rows.Y), each, (seed + number) % ((1 << 31) - 1), known))
     spread, floor = (float(np.exp(mean)) for mean, _ in PRIORS)
     return ForestMember(Forest.joined(forests), tuple(networks), spread, floor, embedded)
@@ -132,6 +135,12 @@ def _density_of(answer: Answer, Y: np.ndarray) -> Callable[[np.ndarray], np.ndar
     return log_prob
 
 
+def within_limits(spread: float, floor: float) -> bool:
+    """Whether v and f may be those of a fit."""
+    both = zip((spread, floor), LIMITS, strict=True)
+    return all(value > 0 and low - 1e-6 <= np.log(value) <= high + 1e-6 for value, (low, high) in both)
+
+
 def forest_arrays(forest: Forest) -> dict[str, np.ndarray]:
     """For a file."""
     return {f"forest/{name}": part for name, part in zip(PARTS, forest, strict=True)}
@@ -152,6 +161,6 @@ def forest_of(arrays: dict[str, np.ndarray], width: int, targets: int, groups: i
     end = np.append(roots[1:], K)[np.searchsorted(roots, node, "right") - 1]  # of the tree that a node is in
     below = np.all(right[inner] > node[inner] + 1) and np.all(right[inner] < end[inner])
     known = np.all(column < max(width, 1)) and np.all(~column[~inner] < len(Y))
-    if not (starts and below and known and np.isfinite(threshold).all() and np.isfinite(Y).all()):
+    if not (starts and below and known and np.isfinite(threshold).all() and np.all(np.abs(Y) < LARGEST)):
         raise ValueError("the trees of the forest are inconsistent")
     return Forest(column, threshold, right, roots, Y)
