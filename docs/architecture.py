@@ -13,15 +13,8 @@ PICTURE = ROOT / "docs" / "architecture.svg"
 # The modules by what they are for, each with its place, (column, row). The arrows come from the code.
 GROUPS = {
     "distributions": {
-        **{
-            "special": (0, 0),
-            "linalg": (0, 1),
-            "student_t": (1, 0),
-            "niw": (2, 0),
-            "nig": (3, 0),
-            "process": (3, 2.17),
-            "forest": (7, 1.5),
-        },
+        **{"special": (0, 0), "linalg": (0, 1), "student_t": (1, 0), "niw": (2, 0), "nig": (3, 0)},
+        **{"process": (3, 2.17), "forest": (7, 1.5)},
         **{"mixture": (4, 0), "links": (4, 1.02), "losses": (4, 1.82)},
     },
     "networks": {

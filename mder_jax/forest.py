@@ -11,7 +11,7 @@ the trees; predicting is numpy alone.
 """
 
 from collections.abc import Sequence
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -215,32 +215,22 @@ def fit_forest(X: np.ndarray, Y: np.ndarray, trees: int = 100, seed: int = 0, ro
     random = np.random.default_rng(seed)
     model = ExtraTreesRegressor(count, random_state=seed, n_jobs=-1)
     model.fit(X[known], Y[known] if Y.shape[1] > 1 else Y[known, 0])
-    leaves = model.apply(X[known])
-    made, start = [], 0
-    for number, each in enumerate(model.estimators_):
-        made.append(_as_arrays(each.tree_, known, leaves[:, number], random, start))
-        start += len(made[-1][0])
-    column, threshold, right = (np.concatenate(parts) for parts in zip(*made, strict=True))
-    roots = np.cumsum([0, *(len(part[0]) for part in made)])[:-1].astype(np.int32)
-    return Forest(column, threshold, right, roots, targets)
+    each = zip(model.estimators_, model.apply(X[known]).T, strict=True)
+    return Forest.joined([_of_tree(one.tree_, known, leaves, random, targets) for one, leaves in each])
 
 
-def _as_arrays(
-    tree: "object", known: np.ndarray, leaves: np.ndarray, random: np.random.Generator, start: int
-) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Columns, thresholds and right children of a tree of scikit-learn, whose first node is the `start`-th of all."""
-    left, right, size = tree.children_left, tree.children_right, tree.node_count  # type: ignore[attr-defined]
+def _of_tree(
+    tree: Any, known: np.ndarray, leaves: np.ndarray, random: np.random.Generator, targets: np.ndarray
+) -> Forest:
+    """One tree of scikit-learn; `leaves` are those of the known rows."""
+    left = tree.children_left
     inner = left >= 0
     if not np.array_equal(left[inner], np.flatnonzero(inner) + 1):
         raise RuntimeError("in the trees of this version of scikit-learn the left child does not follow its parent")
-    order, answers = random.permutation(len(leaves)), np.zeros(size, np.int64)
+    order, answers = random.permutation(len(leaves)), np.zeros(len(left), np.int64)
     answers[leaves[order]] = known[order]
-    exact = tree.threshold  # type: ignore[attr-defined]
-    threshold = exact.astype(np.float32)
-    threshold = np.where(threshold > exact, np.nextafter(threshold, np.float32(-np.inf)), threshold)
-    column = np.where(inner, tree.feature, ~answers)  # type: ignore[attr-defined]
-    return (
-        column.astype(np.int32),
-        np.where(inner, threshold, 0),
-        np.where(inner, right + start, start).astype(np.int32),
-    )
+    threshold = tree.threshold.astype(np.float32)
+    threshold = np.where(threshold > tree.threshold, np.nextafter(threshold, np.float32(-np.inf)), threshold)
+    column, right = np.where(inner, tree.feature, ~answers), np.where(inner, tree.children_right, 0)
+    root = np.zeros(1, np.int32)
+    return Forest(column.astype(np.int32), np.where(inner, threshold, 0), right.astype(np.int32), root, targets)

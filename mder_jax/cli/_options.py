@@ -12,6 +12,8 @@ from typing import Any
 from mder_jax._version import __version__
 from mder_jax.cli._text_files import Reading
 
+# Values of --beside, and what they are for the estimator; without the option it has its own default.
+BESIDE = {"process": ["process"], "forest": ["forest"], "both": ["process", "forest"], "none": []}
 EPILOG = """examples:
   mder train houses.csv --targets price,rent --out model.mder
   mder predict model.mder new.csv -o predictions.csv
@@ -139,7 +141,7 @@ def _add_train(command: argparse.ArgumentParser) -> None:
     )
     command.add_argument(
         "--beside",
-        choices=("process", "forest", "both", "none"),
+        choices=tuple(BESIDE),
         help="members that are no networks: a Gaussian process, a forest (default both, weighted by held-out rows)",
     )
     command.add_argument("--epochs", type=_count, metavar="E", help="largest number of epochs (default: 100 or more)")

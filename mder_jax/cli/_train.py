@@ -16,6 +16,7 @@ from mder_jax._messages import listed
 from mder_jax.cli import _tables, _training_rows
 from mder_jax.cli._accuracy import Accuracy, accuracy, described
 from mder_jax.cli._model import MISSING, Result, regressor, shows_progress
+from mder_jax.cli._options import BESIDE
 from mder_jax.cli._rows import Rows, located
 
 SUSPICIOUS = 0.999  # an R² on rows that were held out
@@ -112,10 +113,6 @@ def _calibrate(model: Any, rows: Rows, path: pathlib.Path, folds: dict[str, Any]
     except ValueError as error:
         _save(model, path)
         raise ValueError(f"{error}; the trained model is in {path}, not calibrated") from error
-
-
-# Of --beside; without it the estimator's default.
-BESIDE = {"process": ["process"], "forest": ["forest"], "both": ["process", "forest"], "none": []}
 
 
 def _settings(options: argparse.Namespace) -> dict[str, Any]:

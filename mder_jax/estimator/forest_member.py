@@ -89,7 +89,7 @@ def fit_forest_member(
     rows: Rows, held_out: np.ndarray | None, embedded: tuple[tuple[int, int], ...], seed: int
 ) -> ForestMember:
     """Trees in groups: one for each set of rows that networks held out, (M, N), or one of all rows."""
-    networks = [tuple(range(1))] if held_out is None else _alike(held_out)
+    networks = [(0,)] if held_out is None else _alike(held_out)
     complete = rows.complete(np.ones(len(rows.X), bool))
     trees = min(TREES, max(FEWEST_TREES, MOST_NODES // (2 * min(len(complete), MOST_ROWS))))
     each = max(FEWEST_OF_GROUP, -(-trees // len(networks)))
